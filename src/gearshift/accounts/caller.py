@@ -1,0 +1,48 @@
+"""The caller of a turn and the hook that settles it.
+
+A caller is an account with a cache scope: prompts of one scope never speed up, or show themselves to,
+another. `settle` is called exactly once per turn, however the turn ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An account as the engine sees it.
+
+    Attributes:
+        account: the account's id, `local` when the server is open.
+        cache_scope: prompts are found in the cache only by callers of the same scope.
+    """
+
+    account: str
+    cache_scope: str
+
+
+LOCAL = Caller(account="local", cache_scope="local")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Exact token counts of one turn.
+
+    Attributes:
+        prompt_tokens: all tokens of the prompt, cached ones included, counted once whatever `n` is.
+        cached_tokens: those of them that were found in the cache.
+        completion_tokens: tokens produced over all choices, the end-of-text token included if produced.
+        ending: how the turn ended.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    ending: Literal["finished", "cancelled", "failed"]
+
+
+Settle = Callable[[str, Caller, Usage], None]
+"""`settle(turn_id, caller, usage)`."""
