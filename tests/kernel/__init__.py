@@ -1,0 +1,1 @@
+"""Tests of the compiled kernel: numbers, invariance, ISA paths and hostile input."""

@@ -1,0 +1,1 @@
+"""Small synthetic GGUF models for tests, written with the `gguf` package; they know nothing of our own reader."""
