@@ -59,3 +59,12 @@ def gear_of(service_tier: str | None) -> GearName:
     except KeyError:
         allowed = ", ".join(_WIRE_NAMES)
         raise ValueError(f"unknown service tier {service_tier!r}; allowed: {allowed}") from None
+
+
+def service_tier_of(gear: GearName) -> str:
+    """The `service_tier` by which a gear that served is named; standard is `default`, as clients know it."""
+    return "default" if gear == "standard" else gear
+
+
+SERVICE_TIERS: tuple[str, ...] = tuple(_WIRE_NAMES)
+"""Every value of `service_tier` that `gear_of` accepts."""

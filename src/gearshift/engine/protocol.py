@@ -6,9 +6,9 @@ batch per engine step, so that everything a step produced for a turn can leave i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from gearshift.accounts import Caller
 from gearshift.catalog import GearName, ModelEntry
@@ -73,7 +73,10 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The turn was admitted: sent once, before any delta."""
+    """The turn was admitted: sent once, before any delta.
+
+    `seed` is the one asked for, or else a drawn one below 2**53, which every JSON client can send back unharmed.
+    """
 
     prompt_tokens: int
     cached_tokens: int
@@ -103,6 +106,16 @@ class ChoiceEnd:
 
 
 EngineEvent = Started | Delta | ChoiceEnd
+
+
+class BatchStream(Protocol):
+    """Batches of one turn's events; an async generator is one."""
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> Sequence[EngineEvent]: ...
+
+    async def aclose(self) -> None: ...
 
 
 class EngineFailure(Exception):
@@ -161,7 +174,7 @@ class Engine(Protocol):
         """The models that this engine serves."""
         ...
 
-    def generate(self, generation: Generation) -> AsyncIterator[Sequence[EngineEvent]]:
+    def generate(self, generation: Generation) -> BatchStream:
         """Run one turn. Yields one batch of events per engine step. Closing the iterator (`aclose`), or
         cancelling the task that reads it, frees the turn's rows at the next step.
 
