@@ -1,0 +1,142 @@
+"""The journey of one turn: identify, resolve, admit, generate, settle (trimming joins between resolve and admit).
+
+The service knows engines, callers and the settlement hook; it knows no wire format and no transport. Whatever
+happens to a turn, `settle` is called for it exactly once, with exact counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gearshift.accounts import Caller, KeyRing, Settle, Usage
+from gearshift.catalog import GearName, ModelEntry
+from gearshift.conversation import Prompt
+from gearshift.engine.protocol import ChoiceEnd, Delta, Engine, EngineEvent, Generation, Sampling, Started
+
+_log = logging.getLogger(__name__)
+
+
+class UnknownModel(Exception):
+    """No engine serves a model of this name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"The model {name!r} does not exist here. Available: {', '.join(known) or 'none'}.")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a turn asks for, in our words."""
+
+    model: str
+    prompt: Prompt
+    sampling: Sampling
+    gear: GearName = "standard"
+    echo: bool = False
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn under way: who asked what, and exact counts of what came of it so far."""
+
+    asked: Asked
+    caller: Caller
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    started: Started | None = None
+    ending: Literal["finished", "cancelled", "failed"] = "failed"
+    _running: dict[int, int] = field(default_factory=dict[int, int])
+    _ended: dict[int, int] = field(default_factory=dict[int, int])
+
+    def count(self, batch: Sequence[EngineEvent]) -> int:
+        """Take a batch of events into account; returns how many tokens it brought."""
+        tokens = 0
+        for event in batch:
+            if isinstance(event, Delta):
+                tokens += len(event.token_ids)
+                self._running[event.choice] = self._running.get(event.choice, 0) + len(event.token_ids)
+            elif isinstance(event, ChoiceEnd):
+                self._ended[event.choice] = event.completion_tokens
+            else:
+                self.started = event
+        return tokens
+
+    @property
+    def usage(self) -> Usage:
+        """Counts up to now. A choice that ended counts what its end says, a running one what its deltas brought."""
+        return Usage(
+            prompt_tokens=self.started.prompt_tokens if self.started else 0,
+            cached_tokens=self.started.cached_tokens if self.started else 0,
+            completion_tokens=sum((self._running | self._ended).values()),
+            ending=self.ending,
+        )
+
+
+class Service:
+    """Serves turns from one or more engines."""
+
+    def __init__(self, engines: Sequence[Engine], keys: KeyRing, settle: Settle) -> None:
+        self.engines = tuple(engines)
+        self._keys = keys
+        self._settle_hook = settle
+
+    def models(self) -> list[ModelEntry]:
+        """Every model on offer."""
+        return [entry for engine in self.engines for entry in engine.models()]
+
+    def identify(self, key: str | None) -> Caller:
+        """Who presents this API key. Raises Unauthorized."""
+        return self._keys.caller(key)
+
+    def resolve(self, name: str) -> tuple[Engine, ModelEntry]:
+        """The engine and the entry that answer to a model's name or alias. Raises UnknownModel."""
+        for engine in self.engines:
+            for entry in engine.models():
+                if name == entry.id or name in entry.aliases:
+                    return engine, entry
+        raise UnknownModel(name, [entry.id for entry in self.models()])
+
+    async def journey(self, turn: Turn) -> AsyncGenerator[Sequence[EngineEvent], None]:
+        """Everything after `identify`: yields the engine's batches as they come, one per step.
+
+        Close it (`aclose`) or cancel the task that reads it to end the turn early; its rows are free at the next
+        step. Raises UnknownModel, and what `Engine.generate` raises.
+        """
+        engine, entry = self.resolve(turn.asked.model)
+        generation = self.admit(turn, entry)
+        try:
+            async with aclosing(engine.generate(generation)) as batches:
+                async for batch in batches:
+                    turn.count(batch)
+                    yield batch
+            turn.ending = "finished"
+        except (asyncio.CancelledError, GeneratorExit):
+            turn.ending = "cancelled"
+            raise
+        finally:
+            self.settle(turn)
+
+    def admit(self, turn: Turn, entry: ModelEntry) -> Generation:
+        """The turn as the engine takes it. Reservations join here; seats and queues are the engine's own."""
+        asked = turn.asked
+        return Generation(
+            turn_id=turn.id,
+            model=entry.id,
+            prompt=asked.prompt,
+            sampling=asked.sampling,
+            caller=turn.caller,
+            gear=asked.gear,
+            echo=asked.echo,
+        )
+
+    def settle(self, turn: Turn) -> None:
+        """Book what the turn used. A hook that breaks must not cost the client its answer."""
+        try:
+            self._settle_hook(turn.id, turn.caller, turn.usage)
+        except Exception:
+            _log.exception("settling turn %s failed; its usage was %s", turn.id, turn.usage)
