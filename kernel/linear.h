@@ -6,6 +6,8 @@
 //   4 bits: w_int = k_b * q + n_b          q 0..15, k_b 0..255 (u8), n_b int16
 //   8 bits: w_int = k_b * (q - 128)        q 1..255 (u8), k_b 1..15 (u8)
 // A row of activations has one scale: x = s_x * x_int, |x_int| <= limit; x_int = 128 * hi + lo, lo in [-64, 63].
+// Quantising: x_int = round to nearest even of v * (limit / max|v|), clamped; s_x = max|v| / limit. A row whose max|v| is
+// below TINY_ROW is a zero row with s_x = 0. NaN becomes +limit (on every path).
 // S = sum over k of w_int * x_int is exact in int32 within each segment of SEGMENT_K inputs: packing keeps
 //     sum over the segment of |w_int| * limit < 2^31   for every channel
 // so intermediate int32 sums may wrap. y = float(S_0) * (s_c * s_x), plus float(S_i) * (s_c * s_x) for later segments in
@@ -36,6 +38,8 @@ constexpr int SEGMENT_K = 2048;
 constexpr int RECORD_4 = 608;
 constexpr int RECORD_8 = 1056;
 
+constexpr float TINY_ROW = 1e-30f;
+
 // |x_int| <= limit. The larger input width gets fewer levels so that sums stay exact with well-filled weights.
 constexpr int activation_limit(int n_in) { return n_in <= 1024 ? 8000 : 4000; }
 
@@ -49,9 +53,14 @@ struct Linear {
     size_t record_bytes() const { return bits == 4 ? RECORD_4 : RECORD_8; }
 };
 
+// 4 for the affine 4-bit source types, 8 for every other supported one.
+int default_bits(int ggml_type);
 size_t packed_bytes(int n_out, int n_in, int bits);
 // Throws std::invalid_argument when sizes do not agree.
 Linear view_packed(const uint8_t* data, size_t bytes, int n_out, int n_in, int bits);
+// Packs a GGUF matrix of n_out rows of n_in weights (whole source blocks). bits: 4, 8, or 0 for default_bits.
+// `out` holds packed_bytes(). The result does not depend on `threads` or the machine. Throws std::invalid_argument for
+// unsupported types, sizes that do not agree, and weights that are not finite.
 void pack(const uint8_t* source, size_t bytes, int ggml_type, int n_out, int n_in, int bits, int threads, uint8_t* out);
 // One output channel as float32 [n_in] (embedding look-up, tests).
 void unpack_channel(const Linear&, int channel, float* out);
