@@ -1,6 +1,6 @@
-"""Who asks, and what is settled when a turn ends. Keys, tanks and the ledger grow in this room."""
+"""Keys today; tanks and the ledger grow in this room. The caller himself stands on the ground: `gearshift.caller`."""
 
-from gearshift.accounts.caller import LOCAL, Caller, Settle, Usage
 from gearshift.accounts.keys import KeyRing, Unauthorized
+from gearshift.caller import LOCAL, Caller, Settle, Usage
 
 __all__ = ["LOCAL", "Caller", "KeyRing", "Settle", "Unauthorized", "Usage"]

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 
-from gearshift.accounts.caller import LOCAL, Caller
+from gearshift.caller import LOCAL, Caller
 
 
 class Unauthorized(Exception):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
-from gearshift.accounts import Caller
+from gearshift.caller import Caller
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
 
