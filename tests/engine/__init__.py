@@ -1,0 +1,1 @@
+"""Tests of the engines and of the protocol between them and the service."""
