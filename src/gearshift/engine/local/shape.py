@@ -109,6 +109,8 @@ class _Numbers:
         if heads % kv_heads:
             raise gguf.bad(f"{heads} query heads do not divide among {kv_heads} key-value heads")
         head_dim = self._size("attention.key_length", 1024, d_model // heads)
+        if head_dim % 2:
+            raise gguf.bad(f"heads of {head_dim} cannot be rotated in pairs; expected an even number")
         for key in ("attention.value_length", "rope.dimension_count"):
             other = self._size(key, 1024, head_dim)
             if other != head_dim:
