@@ -82,7 +82,8 @@ def write_model(
             continue
         weights: NDArray[np.float32] = rng.normal(0, 0.05, size).astype(np.float32)
         wanted = types.get(name, GGMLQuantizationType.Q8_0 if len(size) == 2 else GGMLQuantizationType.F32)
-        writer.add_tensor(name, quantize(weights, wanted), raw_dtype=wanted)
+        plain = wanted is GGMLQuantizationType.F64
+        writer.add_tensor(name, weights.astype(np.float64) if plain else quantize(weights, wanted), raw_dtype=wanted)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
