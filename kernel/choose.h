@@ -67,15 +67,15 @@ public:
     explicit Chooser(int vocab, bool wide = true);
 
     // logits: [vocab], left as they are. top: number of alternatives, 0 to MAX_TOP_LOGPROBS; they are the first of the
-    // raw logits in the order above, with their log-probabilities; unused places (a vocabulary smaller than top, a row
-    // with NaN or +inf) hold NO_TOKEN and NaN.
+    // raw logits in the order above, with their log-probabilities; unused places (fewer than top logits above
+    // -inf, a row with NaN or +inf) hold NO_TOKEN and NaN.
     Choice choose(const float* logits, const ChoiceParameters& p, int top, int32_t* top_ids, float* top_logprobs);
 
 private:
     struct Scored { float value; int32_t id; };
 
     const float* adjust(const float* logits, const ChoiceParameters& p);
-    void first_of(const float* values, const float* peaks, int count);
+    void first_of(const float* values, const std::vector<float>& peaks, int count);
     int32_t sample(const float* values, float peak, int32_t peak_id, const ChoiceParameters& p);
 
     int vocab_;

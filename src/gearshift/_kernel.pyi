@@ -41,6 +41,35 @@ def unpack_linear(packed: memoryview | bytes, n_out: int, n_in: int, bits: int) 
 def default_bits(ggml_type: int) -> int:
     """The bits that `pack_linear` chooses for a source type."""
 
+def choose_rows(
+    logits: NDArray[np.float32],
+    *,
+    temperature: NDArray[np.float32],
+    top_k: NDArray[np.int32],
+    top_p: NDArray[np.float32],
+    min_p: NDArray[np.float32],
+    seed: NDArray[np.uint64],
+    choice: NDArray[np.int32],
+    position: NDArray[np.int32],
+    presence_penalty: NDArray[np.float32],
+    frequency_penalty: NDArray[np.float32],
+    repetition_penalty: NDArray[np.float32],
+    count_offsets: NDArray[np.int32],
+    count_ids: NDArray[np.int32],
+    count_values: NDArray[np.int32],
+    bias_offsets: NDArray[np.int32],
+    bias_ids: NDArray[np.int32],
+    bias_values: NDArray[np.float32],
+    mask_index: NDArray[np.int32],
+    masks: NDArray[np.uint32],
+    top_logprobs: int = 0,
+    wide: bool = True,
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
+    """The choice of `Model.step` alone, from logits [C, vocab]; for tests and measurements. The rule is in
+    kernel/choose.h. Arguments and results as in `Model.step`; position: [C], of the token to be chosen.
+
+    wide: False forgoes AVX2 (same bits). A row that allows no token, or holds NaN or +inf, gets id -1 and NaN."""
+
 class Threads:
     """A team of kernel threads, shared by all models of a process. The calling thread is one of them."""
 
