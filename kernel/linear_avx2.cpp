@@ -26,17 +26,60 @@ inline __m256i broadcast4(const void* p) {
     std::memcpy(&v, p, 4);
     return _mm256_set1_epi32(v);
 }
-// sum += product, in this place and order: left alone, the compiler regroups the sums of an unrolled loop and runs out of
-// registers.
-inline void accumulate32(__m256i& sum, __m256i product) {
-    sum = _mm256_add_epi32(sum, product);
-    asm("" : "+x"(sum));
+// The inner steps are written as instructions: left alone, the compiler regroups the sums of an unrolled loop, runs out
+// of registers and spills them. Each reads four bytes of activations once and uses them for both halves of a group.
+
+// sum0, sum1 += pairs of int16 times the pair at x.
+inline void add_products16(__m256i& sum0, __m256i& sum1, __m256i w0, __m256i w1, const int16_t* x) {
+    __m256i a, b;
+    asm("vpbroadcastd %[x], %[a]\n\t"
+        "vpmaddwd %[a], %[w0], %[b]\n\t"
+        "vpmaddwd %[a], %[w1], %[a]\n\t"
+        "vpaddd %[b], %[s0], %[s0]\n\t"
+        "vpaddd %[a], %[s1], %[s1]"
+        : [s0] "+x"(sum0), [s1] "+x"(sum1), [a] "=&x"(a), [b] "=&x"(b)
+        : [w0] "x"(w0), [w1] "x"(w1), [x] "m"(*reinterpret_cast<const int16_t(*)[2]>(x)));
 }
-inline void accumulate16(__m256i& sum, __m256i product) {
-    sum = _mm256_add_epi16(sum, product);
-    asm("" : "+x"(sum));
+inline void add_products16(__m256i& sum, __m256i w, const int16_t* x) {
+    __m256i a;
+    asm("vpbroadcastd %[x], %[a]\n\t"
+        "vpmaddwd %[a], %[w], %[a]\n\t"
+        "vpaddd %[a], %[s], %[s]"
+        : [s] "+x"(sum), [a] "=&x"(a)
+        : [w] "x"(w), [x] "m"(*reinterpret_cast<const int16_t(*)[2]>(x)));
+}
+// sum0, sum1 += unsigned bytes times the four signed bytes at x, in 16 bits.
+inline void add_products8(__m256i& sum0, __m256i& sum1, __m256i q0, __m256i q1, const int8_t* x) {
+    __m256i a, b;
+    asm("vpbroadcastd %[x], %[a]\n\t"
+        "vpmaddubsw %[a], %[q0], %[b]\n\t"
+        "vpmaddubsw %[a], %[q1], %[a]\n\t"
+        "vpaddw %[b], %[s0], %[s0]\n\t"
+        "vpaddw %[a], %[s1], %[s1]"
+        : [s0] "+x"(sum0), [s1] "+x"(sum1), [a] "=&x"(a), [b] "=&x"(b)
+        : [q0] "x"(q0), [q1] "x"(q1), [x] "m"(*reinterpret_cast<const int8_t(*)[4]>(x)));
+}
+inline void add_products8(__m256i& sum, __m256i q, const int8_t* x) {
+    __m256i a;
+    asm("vpbroadcastd %[x], %[a]\n\t"
+        "vpmaddubsw %[a], %[q], %[a]\n\t"
+        "vpaddw %[a], %[s], %[s]"
+        : [s] "+x"(sum), [a] "=&x"(a)
+        : [q] "x"(q), [x] "m"(*reinterpret_cast<const int8_t(*)[4]>(x)));
+}
+// Makes the compiler keep a pointer as it is instead of computing it from others in the loop.
+template <class T>
+inline void keep(T*& pointer) {
+    asm("" : "+r"(pointer));
 }
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+// Shuffles that spread inputs 0 and 1, or 2 and 3, of every channel's four bytes to 16 bits.
+inline __m256i low_pairs() { return _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0)); }
+inline __m256i high_pairs() { return _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2)); }
+// The same to the upper byte of the 16 bits.
+inline __m256i low_pairs_up() { return _mm256_broadcastsi128_si256(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1)); }
+inline __m256i high_pairs_up() { return _mm256_broadcastsi128_si256(_mm_set_epi8(15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1)); }
 
 // ---- quantising
 
@@ -167,16 +210,29 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
     // With one or two rows both halves of the group fit the registers and share the broadcasts.
     constexpr int TOGETHER = R <= 2 ? 2 : 1;
     const __m256i nibble = _mm256_set1_epi8(15);
+    const int8_t *hi_row[R], *lo_row[R];
     __m256i total[R][2];
-    for (int r = 0; r < R; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
-    for (int t = 0; t < tiles; t++, record += RECORD_4, hi += TILE_K, lo += TILE_K) {
+    for (int r = 0; r < R; r++) {
+        hi_row[r] = hi + size_t(r) * padded;
+        lo_row[r] = lo + size_t(r) * padded;
+        total[r][0] = total[r][1] = _mm256_setzero_si256();
+    }
+    for (int t = 0; t < tiles; t++, record += RECORD_4) {
         prefetch_record(record, RECORD_4);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            keep(hi_row[r]);
+            keep(lo_row[r]);
+        }
 #pragma GCC unroll 2
         for (int block = 0; block < 2; block++) {
 #pragma GCC unroll 2
             for (int first = 0; first < 2; first += TOGETHER) {
                 // A block sums to at most 32 / 2 * 15 * 64 = 15360 per lane of 16 bits.
                 __m256i high[R][TOGETHER], low[R][TOGETHER];
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++)
+                    for (int h = 0; h < TOGETHER; h++) high[r][h] = low[r][h] = _mm256_setzero_si256();
 #pragma GCC unroll 4
                 for (int v = 0; v < 4; v++) {
                     __m256i q[TOGETHER][2];
@@ -191,19 +247,12 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
                         const int k = 32 * block + 8 * v + 4 * i;
 #pragma GCC unroll 4
                         for (int r = 0; r < R; r++) {
-                            const __m256i hi4 = broadcast4(hi + size_t(r) * padded + k);
-                            const __m256i lo4 = broadcast4(lo + size_t(r) * padded + k);
-#pragma GCC unroll 2
-                            for (int h = 0; h < TOGETHER; h++) {
-                                const __m256i a = _mm256_maddubs_epi16(q[h][i], hi4);
-                                const __m256i b = _mm256_maddubs_epi16(q[h][i], lo4);
-                                if (v + i == 0) {
-                                    high[r][h] = a;
-                                    low[r][h] = b;
-                                } else {
-                                    accumulate16(high[r][h], a);
-                                    accumulate16(low[r][h], b);
-                                }
+                            if constexpr (TOGETHER == 2) {
+                                add_products8(high[r][0], high[r][1], q[0][i], q[1][i], hi_row[r] + k);
+                                add_products8(low[r][0], low[r][1], q[0][i], q[1][i], lo_row[r] + k);
+                            } else {
+                                add_products8(high[r][0], q[0][i], hi_row[r] + k);
+                                add_products8(low[r][0], q[0][i], lo_row[r] + k);
                             }
                         }
                     }
@@ -216,7 +265,7 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
                     for (int r = 0; r < R; r++) {
                         const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(high[r][h], _mm256_set1_epi16(128)),
                                                              _mm256_madd_epi16(low[r][h], _mm256_set1_epi16(1)));
-                        accumulate32(total[r][first + h], _mm256_mullo_epi32(sum, k));
+                        total[r][first + h] = _mm256_add_epi32(total[r][first + h], _mm256_mullo_epi32(sum, k));
                     }
                 }
             }
@@ -229,8 +278,13 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
                 const SumPairs& pair = pairs[size_t(r) * pair_stride + size_t(t)];
                 const __m256i a = _mm256_slli_epi32(_mm256_madd_epi16(n, broadcast4(pair.a)), 8);
                 const __m256i b = _mm256_madd_epi16(n, broadcast4(pair.b));
-                accumulate32(total[r][h], _mm256_add_epi32(a, b));
+                total[r][h] = _mm256_add_epi32(total[r][h], _mm256_add_epi32(a, b));
             }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            hi_row[r] += TILE_K;
+            lo_row[r] += TILE_K;
         }
     }
     for (int r = 0; r < R; r++)
@@ -241,55 +295,49 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
 template <int R>
 void few_rows8(const uint8_t* record, int tiles, const int16_t* x, size_t padded, const int32_t* block_sums,
                int32_t* sums) {
-    constexpr int TOGETHER = R <= 2 ? 2 : 1;
-    const __m256i low_pair = _mm256_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1, 13, -1, 12, -1,
-                                             9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0);
-    const __m256i high_pair = _mm256_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1, 15, -1, 14,
-                                              -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2);
+    const __m256i low_pair = low_pairs(), high_pair = high_pairs();
     const size_t blocks = padded / BLOCK_K;
+    const int16_t* x_row[R];
     __m256i total[R][2];
-    for (int r = 0; r < R; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
-    for (int t = 0; t < tiles; t++, record += RECORD_8, x += TILE_K, block_sums += 2) {
+    for (int r = 0; r < R; r++) {
+        x_row[r] = x + size_t(r) * padded;
+        total[r][0] = total[r][1] = _mm256_setzero_si256();
+    }
+    for (int t = 0; t < tiles; t++, record += RECORD_8, block_sums += 2) {
         prefetch_record(record, RECORD_8);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) keep(x_row[r]);
 #pragma GCC unroll 2
         for (int block = 0; block < 2; block++) {
-#pragma GCC unroll 2
-            for (int first = 0; first < 2; first += TOGETHER) {
-                // Codes stand 128 above their value.
-                __m256i sum[R][TOGETHER];
+            // Codes stand 128 above their value.
+            __m256i sum[R][2];
 #pragma GCC unroll 4
-                for (int r = 0; r < R; r++)
-                    for (int h = 0; h < TOGETHER; h++)
-                        sum[r][h] = _mm256_set1_epi32(-128 * block_sums[size_t(r) * blocks + size_t(block)]);
+            for (int r = 0; r < R; r++)
+                sum[r][0] = sum[r][1] = _mm256_set1_epi32(-128 * block_sums[size_t(r) * blocks + size_t(block)]);
 #pragma GCC unroll 8
-                for (int v = 0; v < 8; v++) {
-                    __m256i q[TOGETHER][2];
+            for (int v = 0; v < 8; v++) {
+                const __m256i codes0 = load(record + 512 * block + 64 * v);
+                const __m256i codes1 = load(record + 512 * block + 64 * v + 32);
 #pragma GCC unroll 2
-                    for (int h = 0; h < TOGETHER; h++) {
-                        const __m256i codes = load(record + 512 * block + 64 * v + 32 * (first + h));
-                        q[h][0] = _mm256_shuffle_epi8(codes, low_pair);
-                        q[h][1] = _mm256_shuffle_epi8(codes, high_pair);
-                    }
-#pragma GCC unroll 2
-                    for (int i = 0; i < 2; i++)
-#pragma GCC unroll 4
-                        for (int r = 0; r < R; r++) {
-                            const __m256i pair = broadcast4(x + size_t(r) * padded + 32 * block + 4 * v + 2 * i);
-#pragma GCC unroll 2
-                            for (int h = 0; h < TOGETHER; h++)
-                                accumulate32(sum[r][h], _mm256_madd_epi16(q[h][i], pair));
-                        }
-                }
-#pragma GCC unroll 2
-                for (int h = 0; h < TOGETHER; h++) {
-                    const __m256i k = _mm256_cvtepu8_epi32(_mm_loadl_epi64(
-                        reinterpret_cast<const __m128i*>(record + 1024 + 16 * block + 8 * (first + h))));
+                for (int i = 0; i < 2; i++) {
+                    const __m256i q0 = _mm256_shuffle_epi8(codes0, i ? high_pair : low_pair);
+                    const __m256i q1 = _mm256_shuffle_epi8(codes1, i ? high_pair : low_pair);
 #pragma GCC unroll 4
                     for (int r = 0; r < R; r++)
-                        accumulate32(total[r][first + h], _mm256_mullo_epi32(sum[r][h], k));
+                        add_products16(sum[r][0], sum[r][1], q0, q1, x_row[r] + 32 * block + 4 * v + 2 * i);
                 }
             }
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                const __m256i k = _mm256_cvtepu8_epi32(
+                    _mm_loadl_epi64(reinterpret_cast<const __m128i*>(record + 1024 + 16 * block + 8 * h)));
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++)
+                    total[r][h] = _mm256_add_epi32(total[r][h], _mm256_mullo_epi32(sum[r][h], k));
+            }
         }
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) x_row[r] += TILE_K;
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < 2; h++) store(sums + GROUP * r + 8 * h, total[r][h]);
@@ -339,10 +387,7 @@ void multiply_few(const Linear& linear, const Activations& in, int group_begin, 
 // w_int of a group's tiles as int16 pairs of inputs: [tiles * 32][16 channels][2].
 void expand4(const uint8_t* record, int tiles, int16_t* weights) {
     const __m256i nibble = _mm256_set1_epi8(15);
-    const __m256i low_pair = _mm256_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1, 13, -1, 12, -1,
-                                             9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0);
-    const __m256i high_pair = _mm256_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1, 15, -1, 14,
-                                              -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2);
+    const __m256i low_pair = low_pairs(), high_pair = high_pairs();
     for (int t = 0; t < tiles; t++, record += RECORD_4) {
         for (int h = 0; h < 2; h++) {
             const __m256i n = load(record + 544 + 32 * h);
@@ -370,10 +415,7 @@ void expand4(const uint8_t* record, int tiles, int16_t* weights) {
 
 void expand8(const uint8_t* record, int tiles, int16_t* weights) {
     // Bytes go to the upper half of each 16-bit lane: (q << 8) * (k << 8) >> 16 = q * k.
-    const __m256i low_pair = _mm256_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1, 13, -1, 12, -1, 9,
-                                             -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1);
-    const __m256i high_pair = _mm256_set_epi8(15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1, 15, -1, 14, -1,
-                                              11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1);
+    const __m256i low_pair = low_pairs_up(), high_pair = high_pairs_up();
     const __m256i sign = _mm256_set1_epi8(-128);
     for (int t = 0; t < tiles; t++, record += RECORD_8) {
         for (int block = 0; block < 2; block++) {
@@ -398,22 +440,25 @@ template <int R>
 void multiply_block(const int16_t* weights, const int16_t* x, size_t padded, int inputs, bool first, int32_t* sums,
                     const uint8_t* ahead, int ahead_step) {
     __m256i sum[R][2];
+    const int16_t* x_row[R];
 #pragma GCC unroll 6
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < R; r++) {
         for (int h = 0; h < 2; h++) sum[r][h] = first ? _mm256_setzero_si256() : load(sums + GROUP * r + 8 * h);
-    for (int k = 0; k < inputs; k += 8, weights += 8 * GROUP, x += 8) {
+        x_row[r] = x + size_t(r) * padded;
+    }
+    for (int k = 0; k < inputs; k += 8, weights += 8 * GROUP) {
         prefetch(ahead);
         ahead += ahead_step;
+#pragma GCC unroll 6
+        for (int r = 0; r < R; r++) keep(x_row[r]);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
             const __m256i w0 = load(weights + 2 * GROUP * i), w1 = load(weights + 2 * GROUP * i + 16);
 #pragma GCC unroll 6
-            for (int r = 0; r < R; r++) {
-                const __m256i pair = broadcast4(x + size_t(r) * padded + 2 * i);
-                accumulate32(sum[r][0], _mm256_madd_epi16(w0, pair));
-                accumulate32(sum[r][1], _mm256_madd_epi16(w1, pair));
-            }
+            for (int r = 0; r < R; r++) add_products16(sum[r][0], sum[r][1], w0, w1, x_row[r] + 2 * i);
         }
+#pragma GCC unroll 6
+        for (int r = 0; r < R; r++) x_row[r] += 8;
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; r++)
