@@ -6,9 +6,9 @@ batch per engine step, so that everything a step produced for a turn can leave i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 from gearshift.caller import Caller
 from gearshift.catalog import GearName, ModelEntry
@@ -111,11 +111,11 @@ EngineEvent = Started | Delta | ChoiceEnd
 class BatchStream(Protocol):
     """Batches of one turn's events; an async generator is one."""
 
-    def __aiter__(self) -> Self: ...
+    def __aiter__(self) -> AsyncIterator[Sequence[EngineEvent]]: ...
 
-    async def __anext__(self) -> Sequence[EngineEvent]: ...
+    def __anext__(self) -> Awaitable[Sequence[EngineEvent]]: ...
 
-    async def aclose(self) -> None: ...
+    def aclose(self) -> Awaitable[None]: ...
 
 
 class EngineFailure(Exception):
