@@ -1,0 +1,168 @@
+"""The rows of a step as arrays for the kernel, and what came back.
+
+What stays the same while a sequence sits on its seat is written once into arrays indexed by seat, so that a step
+only gathers. Which rows a step has is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gearshift.engine.local.scheduler import Step, blocks_for
+from gearshift.engine.local.sequence import Choice
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+_PARAMETERS: dict[str, Any] = {
+    "temperature": np.float32,
+    "top_k": np.int32,
+    "top_p": np.float32,
+    "min_p": np.float32,
+    "seed": np.uint64,
+    "choice": np.int32,
+    "presence_penalty": np.float32,
+    "frequency_penalty": np.float32,
+    "repetition_penalty": np.float32,
+}
+
+
+class Seats:
+    """Arrays with a row for each sequence that may run at once."""
+
+    def __init__(self, count: int, context: int, vocab: int) -> None:
+        self.tables: Ints = np.full((count, blocks_for(context)), -1, np.int32)
+        """Cache blocks by seat and position, as the kernel reads them."""
+        self._parameters: dict[str, NDArray[Any]] = {name: np.zeros(count, t) for name, t in _PARAMETERS.items()}
+        self._biases: dict[int, tuple[Ints, Floats]] = {}
+        self._free = list(range(count - 1, -1, -1))
+        self._zeros: Ints = np.zeros(count + 1, np.int32)
+        self._no_mask: Ints = np.full(count, -1, np.int32)
+        self._masks: NDArray[np.uint32] = np.zeros((0, -(-vocab // 32)), np.uint32)
+
+    @property
+    def free(self) -> int:
+        """Seats that nobody sits on."""
+        return len(self._free)
+
+    def seat(self, choice: Choice) -> None:
+        """Give a sequence a seat and write down its parameters."""
+        seat = choice.seat = self._free.pop()
+        sampling = choice.turn.sampling
+        for name, values in self._parameters.items():
+            if name == "seed":
+                values[seat] = choice.turn.seed % 2**64
+            elif name == "choice":
+                values[seat] = choice.index
+            else:
+                values[seat] = getattr(sampling, name)
+        if sampling.logit_bias:
+            ids, biases = zip(*sorted(dict(sampling.logit_bias).items()), strict=True)
+            self._biases[seat] = np.array(ids, np.int32), np.array(biases, np.float32)
+
+    def leave(self, choice: Choice) -> None:
+        """The sequence gives up its seat."""
+        self.tables[choice.seat] = -1
+        self._biases.pop(choice.seat, None)
+        self._free.append(choice.seat)
+        choice.seat = -1
+
+    def parameters(self, choices: Sequence[Choice], seats: Ints) -> dict[str, NDArray[Any]]:
+        """The kernel's arguments about the choice of tokens, for the chosen rows in order."""
+        arguments = {name: values[seats] for name, values in self._parameters.items()}
+        counts = [_counts(c) for c in choices] if any(c.counts is not None for c in choices) else ()
+        biases = [self._biases.get(c.seat, _NO_BIASES) for c in choices] if self._biases else ()
+        arguments["count_offsets"], arguments["count_ids"], arguments["count_values"] = (
+            _sparse_rows(counts) if counts else (self._zeros[: len(choices) + 1], *_NO_COUNTS)
+        )
+        arguments["bias_offsets"], arguments["bias_ids"], arguments["bias_values"] = (
+            _sparse_rows(biases) if biases else (self._zeros[: len(choices) + 1], *_NO_BIASES)
+        )
+        arguments["mask_index"] = self._no_mask[: len(choices)]
+        arguments["masks"] = self._masks
+        return arguments
+
+
+_NO_COUNTS: tuple[Ints, Ints] = (np.zeros(0, np.int32), np.zeros(0, np.int32))
+_NO_BIASES: tuple[Ints, Floats] = (np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+def _counts(choice: Choice) -> tuple[Ints, Ints]:
+    """Copies: an array that lends its memory could not grow."""
+    if choice.counts is None:
+        return _NO_COUNTS
+    return np.array(choice.counts.ids, np.int32), np.array(choice.counts.values, np.int32)
+
+
+def _sparse_rows(parts: Sequence[tuple[Ints, NDArray[Any]]]) -> tuple[Ints, Ints, NDArray[Any]]:
+    """Pairs of (ids, values), one per row, as compressed sparse rows: offsets, ids, values."""
+    offsets = np.zeros(len(parts) + 1, np.int32)
+    np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
+    return offsets, np.concatenate([ids for ids, _ in parts]), np.concatenate([values for _, values in parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's arguments to the kernel.
+
+    Attributes:
+        choosers: the sequences that get a token, in the order of the chosen rows.
+        arguments: of `Model.step`, by name.
+        top_logprobs: alternatives to report.
+    """
+
+    choosers: list[Choice]
+    arguments: dict[str, NDArray[Any]]
+    top_logprobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the kernel returns: a token per chosen row, its log-probability, and alternatives."""
+
+    ids: Ints
+    logprobs: Floats
+    top_ids: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    top_logprobs: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+
+
+def build(step: Step[Choice], seats: Seats) -> Batch:
+    """The arrays of a step: streams first, then prompts, each in consecutive rows."""
+    choosers = step.streams
+    seats_of_choosers = np.array([c.seat for c in choosers], np.int32)
+    tokens: Ints = np.array([c.tokens[-1] for c in choosers], np.int32)
+    positions: Ints = np.array([c.computed for c in choosers], np.int32)
+    sequences = seats_of_choosers
+    chosen: Ints = np.arange(len(choosers), dtype=np.int32)
+    if step.prompts:
+        row = len(choosers)
+        choosers = choosers[:]
+        last_rows: list[int] = []
+        all_tokens, all_positions, all_sequences = [tokens], [positions], [sequences]
+        for c, rows in step.prompts:
+            end = c.computed + rows
+            all_tokens.append(np.array(c.tokens[c.computed : end], np.int32))
+            all_positions.append(np.arange(c.computed, end, dtype=np.int32))
+            all_sequences.append(np.full(rows, c.seat, np.int32))
+            row += rows
+            if end == c.wanted:
+                last_rows.append(row - 1)
+                choosers.append(c)
+        tokens, positions = np.concatenate(all_tokens), np.concatenate(all_positions)
+        sequences = np.concatenate(all_sequences)
+        chosen = np.concatenate((chosen, np.array(last_rows, np.int32)))
+        seats_of_choosers = np.array([c.seat for c in choosers], np.int32)
+    arguments: dict[str, NDArray[Any]] = {
+        "tokens": tokens,
+        "positions": positions,
+        "sequences": sequences,
+        "tables": seats.tables,
+        "chosen": chosen,
+        **seats.parameters(choosers, seats_of_choosers),
+    }
+    return Batch(choosers, arguments, max((c.turn.sampling.logprobs or 0 for c in choosers), default=0))

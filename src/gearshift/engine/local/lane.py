@@ -1,0 +1,263 @@
+"""One model in the loop: who waits, who is seated, and the four moves of a step: schedule, run, commit, and failing.
+
+A lane belongs to the loop thread. It keeps cache blocks, seats and sequences in agreement; the decision about rows
+is the scheduler's, the arithmetic the kernel's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gearshift.engine.local.batch import Batch, Chosen, Seats, build
+from gearshift.engine.local.blocks import BlockPool, extend_chain
+from gearshift.engine.local.cost import CostMeter
+from gearshift.engine.local.scheduler import (
+    BLOCK_TOKENS,
+    Limits,
+    Step,
+    blocks_for,
+    fits,
+    next_in_line,
+    schedule,
+)
+from gearshift.engine.local.sequence import Choice, Turn, Vocabulary
+from gearshift.engine.protocol import EngineFailure, TokenLogprob
+
+Forward = Callable[[Batch], Chosen]
+"""Runs a batch through the model. Raises whatever the kernel raises."""
+
+_LEAST_CHUNK = 32
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLimits:
+    """Sizes of a lane.
+
+    Attributes:
+        seats: sequences that may run at once.
+        blocks: cache blocks.
+        context: longest sequence, in tokens.
+        rows: most rows of a step.
+        stall_s: a step with running streams takes on prompt rows up to about this duration.
+    """
+
+    seats: int
+    blocks: int
+    context: int
+    rows: int
+    stall_s: float
+
+
+@dataclass(slots=True)
+class Timed:
+    """A step with the time it took."""
+
+    step: Step[Choice]
+    batch: Batch
+    chosen: Chosen | None
+    seconds: float
+    error: Exception | None = None
+
+
+class Lane:
+    """The sequences of one model and what they hold."""
+
+    def __init__(self, name: str, forward: Forward, vocabulary: Vocabulary, limits: LaneLimits) -> None:
+        self.name = name
+        self.vocabulary = vocabulary
+        self.limits = limits
+        self.waiting: list[Choice] = []
+        self.seated: list[Choice] = []
+        self.pool = BlockPool(limits.blocks)
+        self.seats = Seats(limits.seats, limits.context, len(vocabulary.pieces))
+        self.meter = CostMeter()
+        self._forward = forward
+        self._chunk = limits.rows
+        self._born = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to run."""
+        return bool(self.seated or self.waiting)
+
+    def add(self, turn: Turn) -> None:
+        """A turn joins the queue, each of its choices as a sequence of its own."""
+        turn.open = turn.sampling.n
+        for index in range(turn.sampling.n):
+            self.waiting.append(Choice.of(turn, index, self._born))
+            self._born += 1
+
+    def cancel(self, turn: Turn) -> None:
+        """A turn leaves: its blocks are free at once, its rows at the next step."""
+        turn.cancelled = True
+        self.waiting = [choice for choice in self.waiting if choice.turn is not turn]
+        for choice in [choice for choice in self.seated if choice.turn is turn]:
+            self._leave(choice)
+
+    def fail(self, turn: Turn, failure: EngineFailure) -> None:
+        """A turn cannot go on."""
+        if turn.open and not turn.cancelled:
+            turn.failure = failure
+            self.cancel(turn)
+
+    # --- schedule ---
+
+    def schedule(self) -> Step[Choice]:
+        """Seat who can be seated, attach what is in the cache, and decide the rows of the next step."""
+        while True:
+            self._admit()
+            self._attach()
+            step = schedule(self.seated, Limits(self.limits.rows, self._chunk), self.pool.free)
+            if step.preempt is None:
+                return step
+            self._preempt(step.preempt)
+
+    def _admit(self) -> None:
+        while self.waiting and self.seats.free:
+            head = next_in_line(self.waiting)
+            head.shared = self.pool.count_in_use(head.digests[: head.findable])
+            if not fits(head, self.seated, self.pool.free):
+                return
+            self.waiting.remove(head)
+            self.seated.append(head)
+            self.seats.seat(head)
+            for choice in self.waiting:
+                choice.overtaken += choice.number < head.number
+
+    def _attach(self) -> None:
+        """Take over blocks that are in the cache; wait for those that another sequence is about to compute."""
+        for choice in self.seated:
+            if not choice.attaching:
+                continue
+            choice.waits = False
+            while choice.held < choice.findable:
+                digest = choice.digests[choice.held]
+                block = self.pool.find(digest)
+                if block is None:
+                    choice.waits = self.pool.promised_to_other(digest, choice.number, choice.rank)
+                    break
+                self._hold(choice, block)
+                choice.computed += BLOCK_TOKENS
+            if not choice.waits:
+                self.pool.promise(choice.digests[choice.held : choice.findable], choice.number, choice.rank)
+
+    def _hold(self, choice: Choice, block: int) -> None:
+        self.seats.tables[choice.seat, choice.held] = block
+        choice.blocks.append(block)
+        choice.held += 1
+
+    def _preempt(self, choice: Choice) -> None:
+        """Take the blocks away; the sequence computes its tokens again later, to the same bits."""
+        self._leave(choice)
+        choice.computed = 0
+        choice.preempted += 1
+        choice.attaching, choice.waits = True, False
+        self.waiting.append(choice)
+
+    def _leave(self, choice: Choice) -> None:
+        self.pool.withdraw(choice.digests[: choice.findable], choice.number)
+        self.pool.give_back(choice.blocks)
+        choice.blocks, choice.held = [], 0
+        self.seats.leave(choice)
+        self.seated.remove(choice)
+
+    # --- run ---
+
+    def run(self, step: Step[Choice]) -> Timed:
+        """Compute the rows of a step. An exception of the kernel is kept for `commit`."""
+        for choice in step.streams:
+            if choice.computed == choice.held * BLOCK_TOKENS:
+                self._hold(choice, self.pool.take())
+        for choice, rows in step.prompts:
+            while choice.held < blocks_for(choice.computed + rows):
+                self._hold(choice, self.pool.take())
+        batch = build(step, self.seats)
+        start = time.perf_counter()
+        try:
+            chosen = self._forward(batch)
+        except Exception as error:
+            return Timed(step, batch, None, time.perf_counter() - start, error)
+        return Timed(step, batch, chosen, time.perf_counter() - start)
+
+    # --- commit ---
+
+    def commit(self, timed: Timed) -> Iterable[Turn]:
+        """Take the results of a step into the sequences. Returns the turns that have something to tell."""
+        if timed.chosen is None:
+            return self._fail_step(timed)
+        step = timed.step
+        self.meter.observe(step.rows, timed.seconds)
+        for choice in step.streams:
+            if choice.attaching:
+                self._begin(choice)
+            choice.computed += 1
+            if choice.computed % BLOCK_TOKENS == 0:
+                self._publish(choice, choice.computed - 1)
+        if step.prompts:
+            self._commit_prompts(step)
+        return self._accept(timed.batch, timed.chosen)
+
+    def _commit_prompts(self, step: Step[Choice]) -> None:
+        for choice in step.passed:
+            choice.overtaken += 1
+        for choice, rows in step.prompts:
+            before = choice.computed
+            choice.overtaken = 0
+            if choice.attaching:
+                self._begin(choice)
+            choice.computed += rows
+            self._publish(choice, before)
+        self._chunk = self.meter.cost().rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
+
+    def _begin(self, choice: Choice) -> None:
+        """The first rows that a sequence computed itself: what it found before is what was cached."""
+        choice.attaching = False
+        if not choice.turn.started:
+            choice.turn.start(cached_tokens=choice.computed)
+
+    def _publish(self, choice: Choice, before: int) -> None:
+        """Blocks that became full since `before` tokens were computed can be found from now on."""
+        full = choice.computed // BLOCK_TOKENS
+        if len(choice.digests) < full:
+            extend_chain(choice.digests, choice.turn.root, choice.tokens)
+        for index in range(before // BLOCK_TOKENS, full):
+            self.pool.publish(choice.blocks[index], choice.digests[index])
+
+    def _accept(self, batch: Batch, chosen: Chosen) -> Iterable[Turn]:
+        """Hand every chosen token to its sequence."""
+        told: dict[Turn, None] = {}
+        for row, (choice, token) in enumerate(zip(batch.choosers, chosen.ids.tolist(), strict=True)):
+            turn = choice.turn
+            told[turn] = None
+            if turn.cancelled:  # another choice of this turn failed in this very step
+                continue
+            if token < 0:
+                self.fail(turn, EngineFailure(f"model {self.name} gave no finite logits at position {choice.computed}"))
+                continue
+            wanted = turn.sampling.logprobs
+            choice.accept(token, () if wanted is None else (self._logprob(chosen, row, token, wanted),))
+            if choice.reason is not None:
+                self._leave(choice)
+        return told
+
+    def _logprob(self, chosen: Chosen, row: int, token: int, wanted: int) -> TokenLogprob:
+        pieces = self.vocabulary.pieces
+        ids: list[int] = chosen.top_ids[row, :wanted].tolist()
+        logprobs: list[float] = chosen.top_logprobs[row, :wanted].tolist()
+        top = tuple(TokenLogprob(i, pieces[i], p) for i, p in zip(ids, logprobs, strict=True) if i >= 0)
+        return TokenLogprob(token, pieces[token], float(chosen.logprobs[row]), top)
+
+    def _fail_step(self, timed: Timed) -> Iterable[Turn]:
+        """The kernel refused or broke: every turn with rows in this step fails, the others go on."""
+        _log.error("a step of %d rows of model %s failed", timed.step.rows, self.name, exc_info=timed.error)
+        turns = {choice.turn: None for choice in timed.step.streams}
+        turns |= {choice.turn: None for choice, _ in timed.step.prompts}
+        for turn in turns:
+            failure = EngineFailure(f"a step of model {self.name} failed: {timed.error}")
+            failure.__cause__ = timed.error
+            self.fail(turn, failure)
+        return turns

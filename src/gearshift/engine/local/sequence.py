@@ -1,0 +1,182 @@
+"""The state of a turn inside the engine: its prompt, and one sequence of tokens for each of its choices.
+
+A choice knows what was asked of it and what it has produced; it turns tokens into events and decides when it is
+complete. Where its blocks lie and when it runs is the lane's business.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gearshift.catalog import GearName
+from gearshift.engine.local.blocks import Digest
+from gearshift.engine.local.detokenize import TextStream
+from gearshift.engine.local.mailbox import Mailbox
+from gearshift.engine.local.scheduler import BLOCK_TOKENS, Demand
+from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, EngineFailure, Sampling, Started, TokenLogprob
+
+IN_PROMPT = 1 << 24
+"""Set in a count whose token occurs in the prompt (see `count_values` in _kernel.pyi)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What the engine needs to know of a model's tokens.
+
+    Attributes:
+        pieces: the bytes of every token id; empty for special tokens, which produce no text.
+        ends: ids that end a text.
+    """
+
+    pieces: Sequence[bytes]
+    ends: frozenset[int]
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One generation in the engine.
+
+    Attributes:
+        prompt: its token ids.
+        digests: of the prompt's full blocks.
+        root: parent of the first digest; it separates cache scopes.
+        limit: most tokens that a choice may produce.
+        echo: text given back in front of each answer.
+        outbox: events of this step, not sent yet.
+        failure: why the turn cannot go on; sent after the outbox.
+        open: choices that are not complete.
+    """
+
+    turn_id: str
+    prompt: array[int]
+    digests: list[Digest]
+    root: Digest
+    sampling: Sampling
+    seed: int
+    limit: int
+    gear: GearName
+    rank: int
+    vocabulary: Vocabulary
+    mailbox: Mailbox
+    echo: str = ""
+    open: int = 0
+    started: bool = False
+    cancelled: bool = False
+    outbox: list[EngineEvent] = field(default_factory=list[EngineEvent])
+    failure: EngineFailure | None = None
+
+    def start(self, cached_tokens: int) -> None:
+        """The first rows of the turn were computed."""
+        self.started = True
+        self.outbox.append(Started(len(self.prompt), cached_tokens, self.seed, self.gear))
+        if self.echo:
+            self.outbox.extend(Delta(choice, self.echo, ()) for choice in range(self.sampling.n))
+
+    def without_answer(self) -> list[EngineEvent]:
+        """All events of a turn that asks for no tokens: nothing is computed for it."""
+        self.start(cached_tokens=0)
+        return [*self.outbox, *(ChoiceEnd(choice, "length", 0) for choice in range(self.sampling.n))]
+
+
+class Counts:
+    """How often token ids occur in a sequence, in the form that the kernel reads."""
+
+    __slots__ = ("_slot_of", "ids", "values")
+
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self.ids = array("i")
+        self.values = array("i")
+        self._slot_of: dict[int, int] = {}
+        for token in prompt:
+            self.values[self._slot(token)] = IN_PROMPT
+
+    def add(self, token: int) -> None:
+        """The answer holds this token once more."""
+        self.values[self._slot(token)] += 1
+
+    def _slot(self, token: int) -> int:
+        slot = self._slot_of.get(token)
+        if slot is None:
+            slot = self._slot_of[token] = len(self.ids)
+            self.ids.append(token)
+            self.values.append(0)
+        return slot
+
+
+@dataclass(slots=True, eq=False)
+class Choice(Demand):
+    """One answer of a turn: a sequence of tokens, the prompt's first.
+
+    Attributes:
+        digests: of its full blocks, as far as they were needed.
+        blocks: cache blocks that it holds, in order.
+        seat: its row in the lane's arrays, or -1.
+        attaching: it may still find its next block in the cache; over with the first row that it computes itself.
+        cached: tokens of the prompt that it found.
+        reason: why it is complete; None while it is not.
+    """
+
+    turn: Turn = field(kw_only=True)
+    index: int = field(kw_only=True)
+    tokens: array[int] = field(kw_only=True)
+    digests: list[Digest] = field(kw_only=True)
+    texts: TextStream = field(kw_only=True)
+    counts: Counts | None = field(kw_only=True)
+    blocks: list[int] = field(default_factory=list[int], kw_only=True)
+    seat: int = field(default=-1, kw_only=True)
+    attaching: bool = field(default=True, kw_only=True)
+    cached: int = field(default=0, kw_only=True)
+    reason: Literal["stop", "length"] | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of(cls, turn: Turn, index: int, number: int) -> Choice:
+        """A choice at its beginning."""
+        sampling = turn.sampling
+        counted = sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1.0
+        in_prompt: Sequence[int] = turn.prompt if sampling.repetition_penalty != 1.0 else ()
+        return cls(
+            number,
+            turn.rank,
+            len(turn.prompt),
+            turn=turn,
+            index=index,
+            tokens=turn.prompt[:],
+            digests=turn.digests[:],
+            texts=TextStream(sampling.stop),
+            counts=Counts(in_prompt) if counted else None,
+        )
+
+    @property
+    def produced(self) -> int:
+        """Tokens of the answer so far."""
+        return self.wanted - len(self.turn.prompt)
+
+    @property
+    def findable(self) -> int:
+        """Full blocks that may be found in the cache: the last known token is always computed."""
+        return min((self.wanted - 1) // BLOCK_TOKENS, len(self.digests))
+
+    def accept(self, token: int, logprobs: tuple[TokenLogprob, ...]) -> None:
+        """Take the next token of the answer: adds its events to the turn's outbox and notes whether it was the last."""
+        turn, texts = self.turn, self.texts
+        self.tokens.append(token)
+        self.wanted += 1
+        if self.counts is not None:
+            self.counts.add(token)
+        text = texts.push(turn.vocabulary.pieces[token])
+        if texts.stopped_by is not None or (token in turn.vocabulary.ends and not turn.sampling.ignore_eos):
+            self.reason = "stop"
+        elif self.produced >= turn.limit:
+            self.reason = "length"
+        if self.reason is None:
+            turn.outbox.append(Delta(self.index, text, (token,), logprobs))
+            return
+        text += texts.finish()
+        if texts.stopped_by is not None:
+            self.reason = "stop"
+        turn.outbox.append(Delta(self.index, text, (token,), logprobs))
+        turn.outbox.append(ChoiceEnd(self.index, self.reason, self.produced, texts.stopped_by))
+        turn.open -= 1
