@@ -1,0 +1,203 @@
+// Compiled once per path. No standard containers or algorithms here: their inline code would be merged across paths.
+#include "attention.h"
+
+#include "attention_product.h"
+#include "cache.h"
+#include "forward_hadamard.h"
+#include "forward_lanes.h"
+
+namespace gearshift::GEARSHIFT_PATH {
+namespace {
+
+constexpr int BLOCKS_PER_CHUNK = CHUNK_TOKENS / BLOCK_TOKENS;
+static_assert(BLOCKS_PER_CHUNK == 4);
+
+// Everything that is kept per query of a tile.
+struct Workspace {
+    int32_t* scores;    // [queries][CHUNK_TOKENS]
+    int16_t* weights;   // [queries][CHUNK_TOKENS]
+    int32_t* sums;      // [queries][head_dim] of one chunk
+    float* outputs;     // [queries][head_dim] merged so far
+    float* peaks;       // [queries] largest score so far
+    float* totals;      // [queries] sum of exponentials so far
+    float* units;       // [queries] value of one step of the chunk's weights; negative: nothing of the chunk is visible
+    float* factors;     // [queries][2] what the merged part and the new chunk are multiplied with
+};
+
+Workspace lay_out(uint8_t* scratch, int head_dim) {
+    Workspace at;
+    at.scores = reinterpret_cast<int32_t*>(scratch);
+    scratch += MAX_TILE_QUERIES * CHUNK_TOKENS * sizeof(int32_t);
+    at.weights = reinterpret_cast<int16_t*>(scratch);
+    scratch += MAX_TILE_QUERIES * CHUNK_TOKENS * sizeof(int16_t);
+    at.sums = reinterpret_cast<int32_t*>(scratch);
+    scratch += MAX_TILE_QUERIES * head_dim * sizeof(int32_t);
+    at.outputs = reinterpret_cast<float*>(scratch);
+    scratch += MAX_TILE_QUERIES * head_dim * sizeof(float);
+    at.peaks = reinterpret_cast<float*>(scratch);
+    at.totals = at.peaks + MAX_TILE_QUERIES;
+    at.units = at.totals + MAX_TILE_QUERIES;
+    at.factors = at.units + MAX_TILE_QUERIES;
+    return at;
+}
+
+// The part of a chunk that a row sees: [begin, end) within the chunk.
+struct Span {
+    int begin, end;
+};
+
+int first_visible(const AttentionTile& tile, int position) {
+    return tile.window > 0 && position >= tile.window ? position - tile.window + 1 : 0;
+}
+
+Span visible(const AttentionTile& tile, int position, int chunk_start) {
+    const int begin = first_visible(tile, position) - chunk_start, end = position + 1 - chunk_start;
+    return {begin < 0 ? 0 : begin, end > CHUNK_TOKENS ? CHUNK_TOKENS : end};
+}
+
+GEARSHIFT_INLINE Floats only(Ints keep, Floats a, Floats otherwise) {
+    GEARSHIFT_PARTS a.part[i] = keep.part[i] ? a.part[i] : otherwise.part[i];
+    return a;
+}
+GEARSHIFT_INLINE Ints inside(int lane, Span span) {
+    Ints out;
+    GEARSHIFT_PARTS {
+        NativeInt index;
+        for (int j = 0; j < NATIVE; ++j) index[j] = j;
+        index = index + (lane + i * NATIVE);
+        out.part[i] = (index >= span.begin) & (index < span.end);
+    }
+    return out;
+}
+GEARSHIFT_INLINE void store_short(int16_t* to, Ints a) {
+    typedef int16_t NativeShort __attribute__((vector_size(NATIVE * 2)));
+    GEARSHIFT_PARTS {
+        const NativeShort narrow = __builtin_convertvector(a.part[i], NativeShort);
+        __builtin_memcpy(to + i * NATIVE, &narrow, sizeof narrow);
+    }
+}
+
+struct Softmax {
+    float peak, total, unit;
+};
+
+// From the integer scores of one query to its integer weights. `factor` turns score times key scale into log2 units.
+// Positions outside the span may hold anything, NaN scales included, and get weight 0.
+template <bool whole>
+Softmax soften(const int32_t* scores, const float* key_scales, const float* value_scales, float factor, Span span,
+               int16_t* weights) {
+    constexpr int VECTORS = CHUNK_TOKENS / LANES;
+    Floats values[VECTORS];
+    Floats peaks = all(-3e38f);
+    for (int v = 0; v < VECTORS; ++v) {
+        values[v] = to_floats(load(scores + v * LANES)) * (load(key_scales + v * LANES) * all(factor));
+        if (!whole) values[v] = only(inside(v * LANES, span), values[v], all(-3e38f));
+        peaks = larger(values[v], peaks);
+    }
+    const float peak = maximum(peaks);
+    Floats totals = all(0.0f), largest = all(0.0f);
+    for (int v = 0; v < VECTORS; ++v) {
+        Floats p = exp2(values[v] - all(peak));
+        Floats scaled = p * load(value_scales + v * LANES);
+        if (!whole) {
+            const Ints keep = inside(v * LANES, span);
+            p = only(keep, p, all(0.0f));
+            scaled = only(keep, scaled, all(0.0f));
+        }
+        totals = totals + p;
+        largest = larger(scaled, largest);
+        values[v] = scaled;
+    }
+    const float most = maximum(largest);
+    const float steps = most > 1e-30f ? float(QUERY_LIMIT) / most : 0.0f;
+    for (int v = 0; v < VECTORS; ++v) {
+        const Floats x = smaller(larger(values[v] * all(steps), all(0.0f)), all(float(QUERY_LIMIT)));
+        store_short(weights + v * LANES, to_ints(x));
+    }
+    return {peak, sum(totals), most > 1e-30f ? most / float(QUERY_LIMIT) : 0.0f};
+}
+
+float exp2_of(float x) {
+    float lanes[LANES];
+    store(lanes, exp2(all(x)));
+    return lanes[0];
+}
+
+// Scores, weights and weighted sums of one chunk for all queries of the tile.
+void take_chunk(const AttentionTile& tile, int chunk, const Workspace& at) {
+    const int start = chunk * CHUNK_TOKENS, last = tile.position + tile.rows - 1;
+    const int first = first_visible(tile, tile.position);
+    const int block_begin = first > start ? (first - start) / BLOCK_TOKENS : 0;
+    const int block_end = last - start >= CHUNK_TOKENS ? BLOCKS_PER_CHUNK : (last - start) / BLOCK_TOKENS + 1;
+    const int queries = tile.rows * tile.group, dim = tile.head_dim;
+    const size_t plane = size_t(BLOCK_TOKENS) * dim;
+
+    alignas(64) float key_scales[CHUNK_TOKENS] = {}, value_scales[CHUNK_TOKENS] = {};
+    Operands values{{}, 0, BLOCK_TOKENS, BLOCK_TOKENS / 4, size_t(dim) * 4};
+    for (int b = block_begin; b < block_end; ++b) {
+        const uint8_t* block = tile.cache + size_t(tile.table[chunk * BLOCKS_PER_CHUNK + b]) * tile.block_stride;
+        const auto* keys = reinterpret_cast<const int8_t*>(block);
+        __builtin_memcpy(key_scales + b * BLOCK_TOKENS, block + 2 * plane, BLOCK_TOKENS * sizeof(float));
+        __builtin_memcpy(value_scales + b * BLOCK_TOKENS, block + 2 * plane + BLOCK_TOKENS * sizeof(float),
+                         BLOCK_TOKENS * sizeof(float));
+        values.blocks[values.count++] = keys + plane;
+        const Operands operand{{keys}, 1, dim, dim / 4, size_t(BLOCK_TOKENS) * 4};
+        product(tile.queries, dim, queries, operand, BLOCK_TOKENS, at.scores + b * BLOCK_TOKENS, CHUNK_TOKENS);
+    }
+    for (int query = 0; query < queries; ++query) {
+        const int row = query / tile.group;
+        const Span span = visible(tile, tile.position + row, start);
+        int16_t* weights = at.weights + query * CHUNK_TOKENS;
+        if (span.begin >= span.end) {
+            __builtin_memset(weights, 0, CHUNK_TOKENS * sizeof(int16_t));
+            at.units[query] = -1.0f;
+            continue;
+        }
+        const float factor = tile.query_scales[query] * tile.score_scale;
+        const int32_t* scores = at.scores + query * CHUNK_TOKENS;
+        const bool whole = span.begin == 0 && span.end == CHUNK_TOKENS;
+        const Softmax now = whole ? soften<true>(scores, key_scales, value_scales, factor, span, weights)
+                                  : soften<false>(scores, key_scales, value_scales, factor, span, weights);
+        at.units[query] = now.unit;
+        const float before = at.peaks[query], peak = now.peak > before ? now.peak : before;
+        const float old_factor = exp2_of(before - peak), new_factor = exp2_of(now.peak - peak);
+        at.totals[query] = at.totals[query] * old_factor + now.total * new_factor;
+        at.peaks[query] = peak;
+        at.factors[2 * query] = old_factor;
+        at.factors[2 * query + 1] = new_factor;
+    }
+    product(at.weights + block_begin * BLOCK_TOKENS, CHUNK_TOKENS, queries, values, dim, at.sums, dim);
+    for (int query = 0; query < queries; ++query) {
+        if (at.units[query] < 0.0f) continue;
+        const Floats unit = all(at.units[query]);
+        const Floats old_factor = all(at.factors[2 * query]), new_factor = all(at.factors[2 * query + 1]);
+        float* output = at.outputs + query * dim;
+        const int32_t* sums = at.sums + query * dim;
+        for (int d = 0; d < dim; d += LANES)
+            store(output + d, load(output + d) * old_factor + to_floats(load(sums + d)) * unit * new_factor);
+    }
+}
+
+}  // namespace
+
+void attend(const AttentionTile& tile, uint8_t* scratch) {
+    Workspace at = lay_out(scratch, tile.head_dim);
+    const int queries = tile.rows * tile.group, dim = tile.head_dim;
+    for (int query = 0; query < queries; ++query) {
+        at.peaks[query] = -3e38f;
+        at.totals[query] = 0.0f;
+    }
+    __builtin_memset(at.outputs, 0, size_t(queries) * dim * sizeof(float));
+    const int first = first_visible(tile, tile.position) / CHUNK_TOKENS;
+    const int last = (tile.position + tile.rows - 1) / CHUNK_TOKENS;
+    for (int chunk = first; chunk <= last; ++chunk) take_chunk(tile, chunk, at);
+    for (int query = 0; query < queries; ++query) {
+        const int row = query / tile.group;
+        float* to = tile.out + row * tile.out_stride + query % tile.group * dim;
+        const Floats factor = all(at.totals[query] > 0.0f ? 1.0f / at.totals[query] : 0.0f);
+        for (int d = 0; d < dim; d += LANES) store(to + d, load(at.outputs + query * dim + d) * factor);
+        hadamard(to, dim);
+    }
+}
+
+}  // namespace gearshift::GEARSHIFT_PATH
