@@ -67,7 +67,7 @@ class Decoder:
 
     def _norm(self, x: F32, name: str) -> F32:
         mean_square = np.mean(np.square(x), axis=-1, keepdims=True, dtype=np.float32)
-        normed = x / np.sqrt(mean_square + np.float32(self.architecture.eps))
+        normed: F32 = x / np.sqrt(mean_square + np.float32(self.architecture.eps))
         if self.architecture.gemma:  # Gemma multiplies before it rounds; its file holds 1 + weight
             return self._round(normed * self.file.weight(name))
         return self._round(self._round(normed) * self._weight(name))
@@ -105,7 +105,7 @@ class Decoder:
             for head in range(a.heads):
                 scores = (q[begin:end, head] @ k[first:end, head // group].T) * np.float32(a.attention_scale)
                 scores[hidden] = -np.inf
-                weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+                weights: F32 = np.exp(scores - scores.max(axis=-1, keepdims=True))
                 total = weights.sum(axis=-1, keepdims=True)
                 out[begin:end, head] = (self._round(weights) @ v[first:end, head // group]) / total
         return self._linear(self._round(out).reshape(count, -1), f"{name}.attn_output")

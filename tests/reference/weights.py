@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import gguf
 import numpy as np
@@ -86,7 +86,7 @@ def _read_index(path: Path) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for name, found in reader.fields.items():
         if len(found.data) <= LONGEST_ARRAY:
-            metadata[name] = cast(Any, found.contents())
+            metadata[name] = found.contents()
     tensors = [
         asdict(
             Entry(
