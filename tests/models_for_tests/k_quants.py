@@ -42,7 +42,7 @@ def _with_minimums(blocks: F32, levels: int) -> U8:
     dmin = _half(-low.min(axis=1, keepdims=True) / 63)
     scale = np.clip(np.rint(_divide(step, d)), 0, 63).astype(np.uint8)
     minimum = np.clip(np.rint(_divide(-low, dmin)), 0, 63).astype(np.uint8)
-    shifted = parts + (dmin * minimum)[:, :, None]
+    shifted: F32 = np.add(parts, (dmin * minimum)[:, :, None], dtype=np.float32)
     q = np.clip(np.rint(_divide(shifted, (d * scale)[:, :, None])), 0, levels).astype(np.uint8)
     heads = np.concatenate([_half_bytes(d), _half_bytes(dmin), _six_bits(scale, minimum)], axis=1)
     pairs = q.reshape(-1, 4, 2, 32)
@@ -50,7 +50,7 @@ def _with_minimums(blocks: F32, levels: int) -> U8:
     parts_of_block = [heads]
     if levels == 31:
         bits = (q >> 4) << np.arange(SUB_BLOCKS, dtype=np.uint8)[None, :, None]
-        parts_of_block.append(np.bitwise_or.reduce(bits, axis=1))
+        parts_of_block.append(np.bitwise_or.reduce(bits, axis=1).astype(np.uint8))
     parts_of_block.append(low_nibbles.reshape(len(q), -1))
     return np.concatenate(parts_of_block, axis=1)
 
@@ -66,7 +66,7 @@ def _q6(blocks: F32) -> U8:
     low = np.stack([(a & 15) | ((c & 15) << 4), (b & 15) | ((e & 15) << 4)], axis=2)
     high = (a >> 4) | ((b >> 4) << 2) | ((c >> 4) << 4) | ((e >> 4) << 6)
     fields = (low, high, scale.view(np.uint8))
-    return np.concatenate([*(field.reshape(len(q), -1) for field in fields), _half_bytes(d)], axis=1)
+    return np.concatenate([*(field.reshape(len(q), -1) for field in fields), _half_bytes(d)], axis=1).astype(np.uint8)
 
 
 def _six_bits(scale: U8, minimum: U8) -> U8:
@@ -78,7 +78,7 @@ def _six_bits(scale: U8, minimum: U8) -> U8:
             (scale[:, second] & 15) | ((minimum[:, second] & 15) << 4),
         ],
         axis=1,
-    )
+    ).astype(np.uint8)
 
 
 def _half(values: F32) -> F32:

@@ -67,7 +67,7 @@ class Decoder:
 
     def _norm(self, x: F32, name: str) -> F32:
         mean_square = np.mean(np.square(x), axis=-1, keepdims=True, dtype=np.float32)
-        normed: F32 = x / np.sqrt(mean_square + np.float32(self.architecture.eps))
+        normed = np.divide(x, np.sqrt(mean_square + np.float32(self.architecture.eps)), dtype=np.float32)
         if self.architecture.gemma:  # Gemma multiplies before it rounds; its file holds 1 + weight
             return self._round(normed * self.file.weight(name))
         return self._round(self._round(normed) * self._weight(name))
