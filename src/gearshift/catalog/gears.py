@@ -58,7 +58,7 @@ def gear_of(service_tier: str | None) -> GearName:
         return _WIRE_NAMES[service_tier]
     except KeyError:
         allowed = ", ".join(_WIRE_NAMES)
-        raise ValueError(f"unknown service tier {service_tier!r}; allowed: {allowed}") from None
+        raise ValueError(f"Unknown service tier {service_tier!r}; allowed: {allowed}") from None
 
 
 def service_tier_of(gear: GearName) -> str:

@@ -1,0 +1,127 @@
+"""`POST /v1/completions`, the legacy endpoint: the model continues a text (or token ids) as it stands. How the answer
+looks is in `completions_answer`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from gearshift.catalog import GearName
+from gearshift.conversation import Prompt, RawText, RawTokens
+from gearshift.service import Asked
+from gearshift.wire.answer import Answer, Heading
+from gearshift.wire.completions_answer import CompletionStream, PlainCompletion
+from gearshift.wire.decode import decode
+from gearshift.wire.errors import invalid, not_served
+from gearshift.wire.sampling import (
+    MAX_CHOICES,
+    ChoiceFields,
+    Choices,
+    ModelName,
+    ServiceTier,
+    StreamOptions,
+    Tokens,
+    TopLogprobs,
+    gear_asked,
+    sampling_of,
+)
+
+DEFAULT_MAX_TOKENS = 16
+"""What clients of this endpoint get when they name no limit."""
+MAX_PROMPTS = 64
+"""Most prompts in one request."""
+
+TokenId = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Tokenised = Annotated[list[TokenId], Meta(min_length=1)]
+_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1}, "minItems": 1}
+_PROMPT_FORMS = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_PROMPTS},
+        _IDS,
+        {"type": "array", "items": _IDS, "minItems": 1, "maxItems": MAX_PROMPTS},
+    ]
+}
+
+
+class CompletionRequest(ChoiceFields, kw_only=True):
+    """A completion request. Unknown fields are ignored; `suffix` and `best_of` beyond `n` are refused, not ignored."""
+
+    model: ModelName
+    prompt: Annotated[
+        str | Annotated[list[str | TokenId | Tokenised], Meta(min_length=1)], Meta(extra_json_schema=_PROMPT_FORMS)
+    ]
+    max_tokens: Tokens | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: TopLogprobs | None = None
+    echo: bool | None = None
+    service_tier: ServiceTier | None = None
+    suffix: Annotated[str, Meta(extra_json_schema={"maxLength": 0})] | None = None
+    best_of: Choices | None = None
+
+
+_decoder = msgspec.json.Decoder(CompletionRequest)
+
+
+class Completion:
+    """A completion request, read and found right."""
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request = request
+        self.stream = bool(request.stream)
+        if request.suffix:
+            raise not_served("Filling in before a suffix", "suffix", "Leave it out.")
+        if request.best_of is not None and request.best_of != (request.n or 1):
+            raise not_served("Choosing the best of several", "best_of", "Leave it out, or give the value of 'n'.")
+        if request.echo and request.logprobs is not None:
+            raise not_served("Log-probabilities of an echoed prompt", "logprobs", "Leave out 'echo' or 'logprobs'.")
+        self._sampling = sampling_of(
+            request, max_tokens=request.max_tokens or DEFAULT_MAX_TOKENS, logprobs=request.logprobs
+        )
+        self._gear: GearName = gear_asked(request.service_tier)
+        self._prompts = _prompts(request.prompt)
+        if len(self._prompts) * self._sampling.n > MAX_CHOICES:
+            raise invalid(f"Expected at most {MAX_CHOICES} choices over all prompts at 'n'.", "n")
+
+    def asked(self) -> list[Asked]:
+        model, echo = self._request.model, bool(self._request.echo)
+        return [Asked(model, prompt, self._sampling, self._gear, echo) for prompt in self._prompts]
+
+    def answer(self, heading: Heading) -> Answer:
+        request = self._request
+        choices = self._sampling.n * len(self._prompts)
+        if not self.stream:
+            return PlainCompletion(heading, choices=choices, logprobs=request.logprobs)
+        include_usage = bool(request.stream_options and request.stream_options.include_usage)
+        return CompletionStream(heading, choices=choices, logprobs=request.logprobs, include_usage=include_usage)
+
+    def fields(self) -> dict[str, str]:
+        return {"gear": "service_tier"}
+
+
+def read_completion(body: bytes) -> Completion:
+    """The request in a body. Raises WireError."""
+    return Completion(decode(_decoder, body))
+
+
+def _prompts(prompt: str | list[str | int | list[int]]) -> list[Prompt]:
+    """One prompt for each text or list of ids; a flat list of ids is one prompt."""
+    if isinstance(prompt, str):
+        return [RawText(prompt)]
+    ids = [part for part in prompt if isinstance(part, int)]
+    if len(ids) == len(prompt):
+        return [RawTokens(tuple(ids))]
+    if len(prompt) > MAX_PROMPTS:
+        raise invalid(
+            f"Expected at most {MAX_PROMPTS} prompts in one request, got {len(prompt)} at 'prompt'.", "prompt"
+        )
+    prompts: list[Prompt] = []
+    for part in prompt:
+        if type(part) is not type(prompt[0]) or isinstance(part, int):
+            raise invalid("Expected texts only, token ids only or lists of token ids only at 'prompt'.", "prompt")
+        prompts.append(RawText(part) if isinstance(part, str) else RawTokens(tuple(part)))
+    return prompts

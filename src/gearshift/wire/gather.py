@@ -1,0 +1,51 @@
+"""The events of a turn gathered into whole choices, for answers that leave in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Started, TokenLogprob
+
+Reason = Literal["stop", "length"]
+
+
+@dataclass(slots=True)
+class Choice:
+    """One choice so far."""
+
+    parts: list[str] = field(default_factory=list[str])
+    logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    reason: Reason = "stop"
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        return "".join(self.parts)
+
+
+class Gathered:
+    """All choices of an answer."""
+
+    def __init__(self, choices: int) -> None:
+        self.choices = [Choice() for _ in range(choices)]
+        self._started: Started | None = None
+
+    @property
+    def started(self) -> Started:
+        """How the (first) turn of this answer started."""
+        assert self._started is not None, "an engine starts every turn before it yields anything else"
+        return self._started
+
+    def take(self, batch: Sequence[EngineEvent]) -> None:
+        """Add a batch."""
+        for event in batch:
+            if isinstance(event, Delta):
+                choice = self.choices[event.choice]
+                choice.parts.append(event.text)
+                choice.logprobs.extend(event.logprobs)
+            elif isinstance(event, ChoiceEnd):
+                self.choices[event.choice].reason = event.reason
+            elif self._started is None:
+                self._started = event

@@ -1,0 +1,348 @@
+"""Answers of the responses endpoint: the events of a stream, in the order that clients rely on, and the one object of a
+plain answer. Both show the same `ResponseObject`, at different moments of its life.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from gearshift.accounts import Usage
+from gearshift.catalog import service_tier_of
+from gearshift.engine.protocol import Delta, EngineEvent, Started
+from gearshift.wire import sse
+from gearshift.wire.answer import Heading
+from gearshift.wire.errors import WireError
+from gearshift.wire.gather import Choice, Gathered
+from gearshift.wire.logprobs import ChosenToken, chosen_tokens
+
+# What lists hold that are always empty here.
+Never = Any
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class OutputTextPart(msgspec.Struct):
+    """Text that the model wrote."""
+
+    text: str
+    annotations: list[Never] = []
+    logprobs: list[ChosenToken] = []
+    type: Literal["output_text"] = "output_text"
+
+
+class OutputMessage(msgspec.Struct):
+    """A message that the model wrote."""
+
+    id: str
+    status: Literal["in_progress", "completed", "incomplete"]
+    content: list[OutputTextPart]
+    role: Literal["assistant"] = "assistant"
+    type: Literal["message"] = "message"
+
+
+class InputTokensDetails(msgspec.Struct):
+    """Input tokens that were found in the cache, or written to it by demand (never, here)."""
+
+    cached_tokens: int
+    cache_write_tokens: int = 0
+
+
+class OutputTokensDetails(msgspec.Struct):
+    """Output tokens that were reasoning."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(msgspec.Struct):
+    """Exact counts."""
+
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails
+    total_tokens: int
+
+
+class IncompleteDetails(msgspec.Struct):
+    """Why an answer stopped early."""
+
+    reason: Literal["max_output_tokens"]
+
+
+class ResponseFailure(msgspec.Struct):
+    """Why an answer failed."""
+
+    code: str
+    message: str
+
+
+class ReasoningOptions(msgspec.Struct, frozen=True):
+    """How hard the model thinks: the models served so far do not."""
+
+    effort: None = None
+    summary: None = None
+
+
+class FreeText(msgspec.Struct, frozen=True):
+    """The only format so far."""
+
+    type: Literal["text"] = "text"
+
+
+class TextConfig(msgspec.Struct, frozen=True):
+    """How the answer is written."""
+
+    format: FreeText = FreeText()
+
+
+class Echoed(msgspec.Struct):
+    """What a response repeats of its request."""
+
+    instructions: str | None
+    max_output_tokens: int | None
+    metadata: dict[str, str]
+    parallel_tool_calls: bool
+    temperature: float
+    top_p: float
+    top_logprobs: int
+
+
+class ResponseObject(Echoed, kw_only=True):
+    """A response. `seed` is an extension: the seed that was used, drawn if none was given."""
+
+    id: str
+    created_at: int
+    model: str
+    status: Status
+    service_tier: str
+    seed: int
+    output: list[OutputMessage]
+    usage: ResponseUsage | None = None
+    completed_at: int | None = None
+    error: ResponseFailure | None = None
+    incomplete_details: IncompleteDetails | None = None
+    object: Literal["response"] = "response"
+    background: bool = False
+    store: bool = False
+    previous_response_id: None = None
+    reasoning: ReasoningOptions = ReasoningOptions()
+    text: TextConfig = TextConfig()
+    tool_choice: Literal["auto"] = "auto"
+    tools: list[Never] = []
+    truncation: Literal["disabled"] = "disabled"
+
+
+class ResponseEvent(msgspec.Struct):
+    """An event that shows the whole response."""
+
+    type: str
+    sequence_number: int
+    response: ResponseObject
+
+
+class ItemEvent(msgspec.Struct):
+    """An event that shows an output item."""
+
+    type: str
+    sequence_number: int
+    item: OutputMessage
+    output_index: int = 0
+
+
+class PartEvent(msgspec.Struct):
+    """An event that shows a part of an item."""
+
+    type: str
+    sequence_number: int
+    item_id: str
+    part: OutputTextPart
+    output_index: int = 0
+    content_index: int = 0
+
+
+class TextDeltaEvent(msgspec.Struct):
+    """New text of a part."""
+
+    sequence_number: int
+    item_id: str
+    delta: str
+    output_index: int = 0
+    content_index: int = 0
+    logprobs: list[ChosenToken] = []
+    type: Literal["response.output_text.delta"] = "response.output_text.delta"
+
+
+class TextDoneEvent(msgspec.Struct):
+    """All text of a part."""
+
+    sequence_number: int
+    item_id: str
+    text: str
+    output_index: int = 0
+    content_index: int = 0
+    logprobs: list[ChosenToken] = []
+    type: Literal["response.output_text.done"] = "response.output_text.done"
+
+
+class _Snapshots:
+    """The response object of a turn at any moment."""
+
+    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool) -> None:
+        self.item_id = f"msg_{heading.turn_id}"
+        self.gathered = Gathered(1)
+        self._heading = heading
+        self._echoed = echoed
+        self._logprobs = logprobs
+
+    @property
+    def choice(self) -> Choice:
+        return self.gathered.choices[0]
+
+    @property
+    def cut(self) -> bool:
+        """Whether the token limit ended the answer."""
+        return self.choice.reason == "length"
+
+    def part(self) -> OutputTextPart:
+        logprobs = chosen_tokens(self.choice.logprobs) if self._logprobs else []
+        return OutputTextPart(text=self.choice.text, logprobs=logprobs)
+
+    def message(self, status: Literal["in_progress", "completed", "incomplete"]) -> OutputMessage:
+        return OutputMessage(self.item_id, status, [] if status == "in_progress" else [self.part()])
+
+    def whole(self, usage: Usage) -> ResponseObject:
+        """The response when its text is complete, or as complete as it gets."""
+        if self.cut:
+            details = IncompleteDetails("max_output_tokens")
+            return self.response("incomplete", [self.message("incomplete")], usage, incomplete_details=details)
+        return self.response("completed", [self.message("completed")], usage, completed_at=int(time.time()))
+
+    def response(
+        self,
+        status: Status,
+        output: list[OutputMessage],
+        usage: Usage | None = None,
+        *,
+        completed_at: int | None = None,
+        error: ResponseFailure | None = None,
+        incomplete_details: IncompleteDetails | None = None,
+    ) -> ResponseObject:
+        started: Started = self.gathered.started
+        echoed = self._echoed
+        return ResponseObject(
+            id=f"resp_{self._heading.turn_id}",
+            created_at=self._heading.created,
+            model=self._heading.model.id,
+            status=status,
+            service_tier=service_tier_of(started.gear),
+            seed=started.seed,
+            output=output,
+            usage=None if usage is None else _usage(usage),
+            completed_at=completed_at,
+            error=error,
+            incomplete_details=incomplete_details,
+            instructions=echoed.instructions,
+            max_output_tokens=echoed.max_output_tokens,
+            metadata=echoed.metadata,
+            parallel_tool_calls=echoed.parallel_tool_calls,
+            temperature=echoed.temperature,
+            top_p=echoed.top_p,
+            top_logprobs=echoed.top_logprobs,
+        )
+
+
+class ResponseStream:
+    """Events: created, in progress; item and part added; text as it comes; text, part and item done; the outcome."""
+
+    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool) -> None:
+        self._shots = _Snapshots(heading, echoed, logprobs=logprobs)
+        self._logprobs = logprobs
+        self._next = 0
+        self._open = False
+        slot = TextDeltaEvent(sse.SLOT_NUMBER, self._shots.item_id, sse.SLOT)
+        self._text = sse.NumberedTemplate(sse.named(slot.type, slot))
+
+    def feed(self, batch: Sequence[EngineEvent]) -> bytes:
+        self._shots.gathered.take(batch)
+        out: list[bytes] = []
+        for event in batch:
+            if isinstance(event, Started):
+                out.append(self._show("response.created", self._shots.response("in_progress", [])))
+                out.append(self._show("response.in_progress", self._shots.response("in_progress", [])))
+            elif isinstance(event, Delta):
+                out.append(self._delta(event))
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def end(self, usage: Usage) -> bytes:
+        shots = self._shots
+        status = "incomplete" if shots.cut else "completed"
+        part = shots.part()
+        out = [] if self._open else [self._add_item()]
+        text = TextDoneEvent(self._number(), shots.item_id, part.text, logprobs=part.logprobs)
+        out.append(sse.named(text.type, text))
+        for event in (
+            PartEvent("response.content_part.done", self._number(), shots.item_id, part),
+            ItemEvent("response.output_item.done", self._number(), shots.message(status)),
+        ):
+            out.append(sse.named(event.type, event))
+        out.append(self._show(f"response.{status}", shots.whole(usage)))
+        return b"".join(out)
+
+    def fail(self, error: WireError, usage: Usage) -> bytes:
+        failure = ResponseFailure(code="server_error", message=error.object.message)
+        output = [self._shots.message("incomplete")] if self._open else []
+        return self._show("response.failed", self._shots.response("failed", output, usage, error=failure))
+
+    def _delta(self, delta: Delta) -> bytes:
+        if not delta.text and not (self._logprobs and delta.logprobs):
+            return b""
+        before = b"" if self._open else self._add_item()
+        if not self._logprobs:
+            return before + self._text.fill(self._number(), delta.text)
+        event = TextDeltaEvent(self._number(), self._shots.item_id, delta.text, logprobs=chosen_tokens(delta.logprobs))
+        return before + sse.named(event.type, event)
+
+    def _add_item(self) -> bytes:
+        self._open = True
+        item = ItemEvent("response.output_item.added", self._number(), self._shots.message("in_progress"))
+        part = PartEvent("response.content_part.added", self._number(), self._shots.item_id, OutputTextPart(""))
+        return sse.named(item.type, item) + sse.named(part.type, part)
+
+    def _show(self, name: str, response: ResponseObject) -> bytes:
+        return sse.named(name, ResponseEvent(name, self._number(), response))
+
+    def _number(self) -> int:
+        number = self._next
+        self._next += 1
+        return number
+
+
+class PlainResponse:
+    """One object, when the answer is complete."""
+
+    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool) -> None:
+        self._shots = _Snapshots(heading, echoed, logprobs=logprobs)
+
+    def feed(self, batch: Sequence[EngineEvent]) -> bytes:
+        self._shots.gathered.take(batch)
+        return b""
+
+    def end(self, usage: Usage) -> bytes:
+        return msgspec.json.encode(self._shots.whole(usage))
+
+    def fail(self, error: WireError, usage: Usage) -> bytes:
+        return error.body()
+
+
+def _usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=usage.prompt_tokens,
+        input_tokens_details=InputTokensDetails(usage.cached_tokens),
+        output_tokens=usage.completion_tokens,
+        output_tokens_details=OutputTokensDetails(),
+        total_tokens=usage.prompt_tokens + usage.completion_tokens,
+    )

@@ -1,0 +1,100 @@
+"""Fields that several endpoints share, with their limits, and their translation into a `Sampling` and a gear."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from gearshift.catalog import SERVICE_TIERS, GearName, gear_of
+from gearshift.engine.protocol import Sampling
+from gearshift.wire.errors import invalid
+
+MAX_CHOICES = 128
+MAX_STOPS = 4
+MAX_TOP_LOGPROBS = 20
+MAX_TOKENS = 1 << 30
+"""Far beyond any window: only keeps absurd numbers away from the engine."""
+
+_SEED_LOW, _SEED_HIGH = -(1 << 63), (1 << 64) - 1
+
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
+Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
+Tokens = Annotated[int, Meta(ge=1, le=MAX_TOKENS)]
+TopLogprobs = Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)]
+ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
+Seed = Annotated[int, Meta(extra_json_schema={"minimum": _SEED_LOW, "maximum": _SEED_HIGH})]
+Stop = Annotated[str, Meta(min_length=1)]
+Stops = Annotated[list[Stop], Meta(max_length=MAX_STOPS)]
+ServiceTier = Annotated[str, Meta(extra_json_schema={"enum": list(SERVICE_TIERS)})]
+
+
+class SamplingFields(msgspec.Struct, kw_only=True):
+    """Sampling as every endpoint takes it. The last four are extensions that load tools and local servers share."""
+
+    temperature: Temperature | None = None
+    top_p: Fraction | None = None
+    seed: Seed | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=1 << 30)] | None = None
+    min_p: Fraction | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    ignore_eos: bool | None = None
+
+
+class ChoiceFields(SamplingFields, kw_only=True):
+    """What chat and legacy completions have beside that; the responses endpoint has none of it."""
+
+    n: Choices | None = None
+    stop: Stop | Stops | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[Annotated[int, Meta(ge=0)], Bias] | None = None
+
+
+class StreamOptions(msgspec.Struct):
+    """What a stream carries beside the answer."""
+
+    include_usage: bool | None = None
+
+
+def sampling_of(fields: SamplingFields, *, max_tokens: int | None, logprobs: int | None) -> Sampling:
+    """The fields as a `Sampling`; null and absent mean the default. Raises WireError."""
+    given = fields if isinstance(fields, ChoiceFields) else ChoiceFields()
+    stop = given.stop or ()
+    return Sampling(
+        max_tokens=max_tokens,
+        temperature=1.0 if fields.temperature is None else fields.temperature,
+        top_p=1.0 if fields.top_p is None else fields.top_p,
+        top_k=max(fields.top_k or 0, 0),
+        min_p=fields.min_p or 0.0,
+        presence_penalty=given.presence_penalty or 0.0,
+        frequency_penalty=given.frequency_penalty or 0.0,
+        repetition_penalty=1.0 if fields.repetition_penalty is None else fields.repetition_penalty,
+        logit_bias=tuple((given.logit_bias or {}).items()),
+        seed=_seed(fields.seed),
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        logprobs=logprobs,
+        ignore_eos=bool(fields.ignore_eos),
+        n=given.n or 1,
+    )
+
+
+def _seed(seed: int | None) -> int | None:
+    """A seed in 64 bits; a negative one stands for its two's complement."""
+    if seed is None:
+        return None
+    if not _SEED_LOW <= seed <= _SEED_HIGH:
+        raise invalid(f"Expected an integer of at most 64 bits, got {seed} at 'seed'.", "seed")
+    return seed & _SEED_HIGH
+
+
+def gear_asked(service_tier: str | None) -> GearName:
+    """The gear that a request asks for. Raises WireError naming the allowed values."""
+    try:
+        return gear_of(service_tier)
+    except ValueError as error:
+        raise invalid(f"{error}.", "service_tier") from None
