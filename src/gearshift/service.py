@@ -43,28 +43,32 @@ class Asked:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn under way: who asked what, and exact counts of what came of it so far."""
+    """One turn under way: who asked what, and exact counts of what came of it so far.
+
+    `model` is known once the turn is resolved, `started` once the engine took it in; `produced` counts the tokens
+    that the engine has handed over.
+    """
 
     asked: Asked
     caller: Caller
     id: str = field(default_factory=lambda: secrets.token_hex(12))
+    model: ModelEntry | None = None
     started: Started | None = None
+    produced: int = 0
     ending: Literal["finished", "cancelled", "failed"] = "failed"
     _running: dict[int, int] = field(default_factory=dict[int, int])
     _ended: dict[int, int] = field(default_factory=dict[int, int])
 
-    def count(self, batch: Sequence[EngineEvent]) -> int:
-        """Take a batch of events into account; returns how many tokens it brought."""
-        tokens = 0
+    def count(self, batch: Sequence[EngineEvent]) -> None:
+        """Take a batch of events into account."""
         for event in batch:
             if isinstance(event, Delta):
-                tokens += len(event.token_ids)
+                self.produced += len(event.token_ids)
                 self._running[event.choice] = self._running.get(event.choice, 0) + len(event.token_ids)
             elif isinstance(event, ChoiceEnd):
                 self._ended[event.choice] = event.completion_tokens
             else:
                 self.started = event
-        return tokens
 
     @property
     def usage(self) -> Usage:
@@ -108,6 +112,7 @@ class Service:
         step. Raises UnknownModel, and what `Engine.generate` raises.
         """
         engine, entry = self.resolve(turn.asked.model)
+        turn.model = entry
         generation = self.admit(turn, entry)
         try:
             async with aclosing(engine.generate(generation)) as batches:

@@ -1,0 +1,116 @@
+"""The routes of the server, as one ASGI application. What happens behind a route is in the modules named here; what
+happens in front of all of them is in `security`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from gearshift.accounts import Unauthorized
+from gearshift.server import openapi
+from gearshift.server.departure import STALLED_S
+from gearshift.server.metrics import Metrics
+from gearshift.server.security import Gate, bearer
+from gearshift.server.turns import Reader, TurnEndpoint
+from gearshift.service import Service, UnknownModel
+from gearshift.wire.chat import read_chat
+from gearshift.wire.completions import read_completion
+from gearshift.wire.errors import WireError, from_below
+from gearshift.wire.models import model, model_list
+from gearshift.wire.responses import read_response
+
+_JSON = "application/json"
+
+
+def build_app(
+    service: Service, metrics: Metrics, hosts: Iterable[str] = (), *, stalled_s: float = STALLED_S
+) -> ASGIApp:
+    """The application.
+
+    hosts: names beside loopback ones under which the server may be addressed.
+    stalled_s: see `departure`.
+    """
+
+    def turns(name: str, read: Reader) -> TurnEndpoint:
+        return TurnEndpoint(name, read, service, metrics, stalled_s)
+
+    async def models(request: Request) -> Response:
+        service.identify(bearer(request.scope))
+        return _json(model_list(service.models()))
+
+    async def one_model(request: Request) -> Response:
+        service.identify(bearer(request.scope))
+        _, entry = service.resolve(request.path_params["model"])
+        return _json(model(entry))
+
+    async def exposition(request: Request) -> Response:
+        service.identify(bearer(request.scope))
+        return Response(metrics.exposition(), headers={"content-type": metrics.content_type})
+
+    description = msgspec.json.encode(openapi.document())
+
+    async def described(request: Request) -> Response:
+        return Response(description, media_type=_JSON)
+
+    starlette = Starlette(
+        routes=[
+            Route("/v1/chat/completions", turns("chat", read_chat), methods=["POST"]),
+            Route("/v1/completions", turns("completions", read_completion), methods=["POST"]),
+            Route("/v1/responses", turns("responses", read_response), methods=["POST"]),
+            WebSocketRoute("/v1/responses", _upgrade_required),
+            Route("/v1/models", models),
+            Route("/v1/models/{model:path}", one_model),
+            Route("/healthz", _healthy),
+            Route("/metrics", exposition),
+            Route("/openapi.json", described),
+        ],
+        exception_handlers={
+            HTTPException: _http_error,
+            Unauthorized: _error_from_below,
+            UnknownModel: _error_from_below,
+            Exception: _error_from_below,
+        },
+    )
+    return Gate(starlette, hosts)
+
+
+async def _healthy(request: Request) -> Response:
+    return Response("ok\n", media_type="text/plain")
+
+
+async def _upgrade_required(websocket: WebSocket) -> None:
+    """WebSockets are not served yet; 426 tells clients to stay with HTTP at once instead of trying again."""
+    await websocket.send_denial_response(
+        _error(WireError(426, "This server speaks HTTP here, not WebSocket.", code="websocket_not_served"))
+    )
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "registered for this class alone"
+    path = request.url.path[:200]
+    if error.status_code == 405:
+        message = f"{request.method[:20]} is not possible at {path!r}."
+        return _error(WireError(405, message, code="method_not_allowed", headers=error.headers))
+    message = f"There is nothing at {path!r}." if error.status_code == 404 else error.detail
+    return _error(WireError(error.status_code, message, code="not_found", headers=error.headers))
+
+
+async def _error_from_below(request: Request, error: Exception) -> Response:
+    return _error(from_below(error, {}))
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type=_JSON)
+
+
+def _error(error: WireError) -> Response:
+    return Response(error.body(), status_code=error.status, headers=error.headers, media_type=_JSON)

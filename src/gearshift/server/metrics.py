@@ -1,0 +1,107 @@
+"""What /metrics shows: requests and the times that clients feel, counted here; steps, rows and the cache, asked of the
+engines at every scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from gearshift.caller import Caller, Usage
+from gearshift.engine.protocol import Engine, EngineStatus
+
+_FIRST_TOKEN = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BETWEEN = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1)
+_STEP = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+CLIENT_LEFT = 499
+"""Status under which a turn counts whose client went away before it was answered."""
+
+
+class _Binned(Collector):
+    """A histogram that takes many values at once: a scrape brings thousands of steps, and must not stop the streams."""
+
+    def __init__(self, name: str, documentation: str, bounds: Sequence[float]) -> None:
+        self._name, self._documentation = name, documentation
+        self._bounds = np.asarray(bounds, dtype=np.float64)
+        self._counts = np.zeros(len(bounds) + 1, dtype=np.int64)
+        self._sum = 0.0
+
+    def add(self, values: Sequence[float]) -> None:
+        """Count these values."""
+        if len(values):
+            given = np.asarray(values, dtype=np.float64)
+            self._counts += np.bincount(np.searchsorted(self._bounds, given), minlength=len(self._counts))
+            self._sum += float(given.sum())
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """The metric, as the registry asks for it."""
+        labels = [*(repr(float(bound)) for bound in self._bounds), "+Inf"]
+        buckets = list(zip(labels, np.cumsum(self._counts).tolist(), strict=True))
+        yield HistogramMetricFamily(self._name, self._documentation, buckets=buckets, sum_value=self._sum)
+
+
+class Metrics:
+    """The metrics of one server."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, engines: Iterable[Engine]) -> None:
+        self._engines: Sequence[Engine] = tuple(engines)
+        self._registry = CollectorRegistry()
+        registry = self._registry
+        self._requests = Counter("gearshift_requests", "Requests answered.", ["endpoint", "status"], registry=registry)
+        self._turns = Counter("gearshift_turns", "Turns settled.", ["ending"], registry=registry)
+        self._tokens = Counter("gearshift_tokens", "Tokens of ended turns.", ["kind"], registry=registry)
+        self.first_token = Histogram(
+            "gearshift_time_to_first_token_seconds",
+            "From the arrival of a request to the first write that holds a token.",
+            buckets=_FIRST_TOKEN,
+            registry=registry,
+        )
+        self.between_tokens = Histogram(
+            "gearshift_inter_token_seconds",
+            "Time per token between two writes of a turn.",
+            buckets=_BETWEEN,
+            registry=registry,
+        )
+        self._steps = _Binned("gearshift_step_seconds", "Durations of engine steps.", _STEP)
+        self._rows = _Binned("gearshift_step_rows", "Rows per engine step.", _ROWS)
+        registry.register(self._steps)
+        registry.register(self._rows)
+        self._running = Gauge("gearshift_running", "Sequences that hold cache blocks.", registry=registry)
+        self._waiting = Gauge("gearshift_waiting", "Sequences that wait for their first step.", registry=registry)
+        self._cache_used = Gauge("gearshift_cache_tokens_used", "Cache in use, in tokens.", registry=registry)
+        self._cache_total = Gauge("gearshift_cache_tokens_total", "Cache altogether, in tokens.", registry=registry)
+
+    def answered(self, endpoint: str, status: int) -> None:
+        """One request has its answer."""
+        self._requests.labels(endpoint, str(status)).inc()
+
+    def settle(self, turn_id: str, caller: Caller, usage: Usage) -> None:
+        """A turn ended with these counts: a settlement hook for the service."""
+        self._turns.labels(usage.ending).inc()
+        self._tokens.labels("prompt").inc(usage.prompt_tokens)
+        self._tokens.labels("cached").inc(usage.cached_tokens)
+        self._tokens.labels("completion").inc(usage.completion_tokens)
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus reads."""
+        statuses = [engine.status() for engine in self._engines]
+        self._take(statuses)
+        return generate_latest(self._registry)
+
+    def _take(self, statuses: Sequence[EngineStatus]) -> None:
+        for status in statuses:
+            self._steps.add(status.step_seconds)
+            self._rows.add(status.step_rows)
+        self._running.set(sum(status.running for status in statuses))
+        self._waiting.set(sum(status.waiting for status in statuses))
+        self._cache_used.set(sum(status.cache_tokens_used for status in statuses))
+        self._cache_total.set(sum(status.cache_tokens_total for status in statuses))

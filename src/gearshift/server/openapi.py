@@ -1,0 +1,128 @@
+"""The OpenAPI document of this server, made from the structs that really read and write the bodies: it cannot promise a
+field that is not there. `x-` notes say what the schema language cannot.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gearshift import __version__
+from gearshift.wire.chat import ChatRequest
+from gearshift.wire.chat_answer import ChatChunk, ChatCompletion
+from gearshift.wire.completions import CompletionRequest
+from gearshift.wire.completions_answer import TextCompletion
+from gearshift.wire.errors import ErrorBody
+from gearshift.wire.models import Model, ModelList
+from gearshift.wire.responses import ResponseRequest
+from gearshift.wire.responses_answer import (
+    ItemEvent,
+    PartEvent,
+    ResponseEvent,
+    ResponseObject,
+    TextDeltaEvent,
+    TextDoneEvent,
+)
+from gearshift.wire.responses_items import ITEMS
+
+Json = dict[str, Any]
+
+_STREAM_EVENTS = (ResponseEvent, ItemEvent, PartEvent, TextDeltaEvent, TextDoneEvent)
+_ROOTS: tuple[type[msgspec.Struct], ...] = (
+    ChatRequest,
+    ChatCompletion,
+    ChatChunk,
+    CompletionRequest,
+    TextCompletion,
+    ResponseRequest,
+    ResponseObject,
+    *_STREAM_EVENTS,
+    *ITEMS,
+    Model,
+    ModelList,
+    ErrorBody,
+)
+
+_REFUSALS = {
+    "400": "A field is wrong; `error.param` is its path.",
+    "401": "The API key is missing or unknown.",
+    "403": "The `Host` or `Origin` is not ours.",
+    "404": "There is no such model.",
+    "413": "The body is too large.",
+    "415": "The body is not JSON by its content type.",
+    "503": "Too much to do; `Retry-After` says when to come back.",
+}
+
+
+def document() -> Json:
+    """The document, ready to be encoded."""
+    _, components = msgspec.json.schema_components(_ROOTS, ref_template="#/components/schemas/{name}")
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Gearshift", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "security": [{}, {"key": []}],
+        "paths": {
+            "/v1/chat/completions": _turns("Continue a chat.", ChatRequest, ChatCompletion, ChatChunk),
+            "/v1/completions": _turns("Continue a text.", CompletionRequest, TextCompletion, TextCompletion),
+            "/v1/responses": _turns("Answer a conversation.", ResponseRequest, ResponseObject, *_STREAM_EVENTS),
+            "/v1/models": {"get": _plain_get("The models on offer.", ModelList, "401", "403")},
+            "/v1/models/{model}": {
+                "get": _plain_get("One model.", Model, "401", "403", "404"),
+                "parameters": [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}],
+            },
+            "/healthz": {"get": {"summary": "Whether the server is up.", "responses": _text_answer("text/plain")}},
+            "/metrics": {"get": {"summary": "Metrics for Prometheus.", "responses": _text_answer("text/plain")}},
+            "/openapi.json": {
+                "get": {"summary": "This document.", "responses": _text_answer("application/json", {"type": "object"})}
+            },
+        },
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "Needed where the server has keys."}
+            },
+        },
+    }
+
+
+def _turns(summary: str, request: type, answer: type, *events: type) -> Json:
+    return {
+        "post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(request)}}},
+            "responses": {
+                "200": {
+                    "description": "The answer; with `stream`, its events.",
+                    "headers": {"x-request-id": {"schema": {"type": "string"}}},
+                    "content": {
+                        "application/json": {"schema": _ref(answer)},
+                        "text/event-stream": {
+                            "schema": {"type": "string"},
+                            "x-event-data": [_ref(event) for event in events],
+                        },
+                    },
+                },
+                **_errors(*_REFUSALS),
+            },
+        }
+    }
+
+
+def _plain_get(summary: str, answer: type, *refusals: str) -> Json:
+    content = {"application/json": {"schema": _ref(answer)}}
+    return {"summary": summary, "responses": {"200": {"description": "It.", "content": content}, **_errors(*refusals)}}
+
+
+def _text_answer(media: str, schema: Json | None = None) -> Json:
+    content = {media: {"schema": schema or {"type": "string"}}}
+    return {"200": {"description": "It.", "content": content}, **_errors("401", "403")}
+
+
+def _errors(*statuses: str) -> Json:
+    content = {"application/json": {"schema": _ref(ErrorBody)}}
+    return {status: {"description": _REFUSALS[status], "content": content} for status in statuses}
+
+
+def _ref(struct: type) -> Json:
+    return {"$ref": f"#/components/schemas/{struct.__name__}"}
