@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 from openai import OpenAI
-from openai.types.responses import ResponseStreamEvent
+from openai.types.responses import ResponseCompletedEvent, ResponseIncompleteEvent, ResponseStreamEvent
 
 from tests.scripted import SEED, WORDS
 from tests.server.running import Running, running
@@ -146,7 +146,7 @@ def test_responses_streaming(client: OpenAI, limit: int | None, outcome: str) ->
             assert event.item.type == "message"
             assert event.item.status == outcome
     last = events[-1]
-    assert last.type in ("response.completed", "response.incomplete")
+    assert isinstance(last, ResponseCompletedEvent | ResponseIncompleteEvent)
     assert last.response.output_text == text
     assert last.response.usage is not None
     assert last.response.usage.input_tokens == 3
