@@ -1,5 +1,5 @@
 // Checks and times the linear paths by themselves, without Python. `linear_check` compares every path that this machine
-// runs with the portable one, bit for bit, over random and extreme matrices; `linear_check time [threads]` measures each
+// runs with the portable one, bit for bit, over random and extreme matrices; `linear_check time [threads [repeats [rows]]]` measures each
 // on the matrices of a 135M model and prints the bounds of the machine beside it. Not part of the package.
 #include <immintrin.h>
 #include <sys/mman.h>
@@ -152,10 +152,10 @@ struct Shape {
 constexpr Shape LAYER[] = {{960, 576, 4, 30}, {576, 576, 4, 30}, {3072, 576, 4, 30}, {576, 1536, 4, 30}};
 constexpr Shape HEAD = {49152, 576, 8, 1};
 
-// Runs `work(item, thread)` for every item, all threads at once, `repeats` times over, and returns the sum over the items of
-// each one's least time in ms. Small items and the least make it robust against other processes, not against slow memory.
+// Runs `work(item, thread)` for every item, all threads at once, `repeats` times over, and returns each item's least time in
+// ms. Small items and the least make it robust against other processes, not against slow memory.
 template <class Work>
-double least_ms(int items, int threads, int repeats, Work work) {
+std::vector<double> least_ms(int items, int threads, int repeats, Work work) {
     std::vector<double> least(size_t(items), 1e9);
     std::atomic<int> arrived{0};
     std::vector<std::thread> team;
@@ -181,8 +181,12 @@ double least_ms(int items, int threads, int repeats, Work work) {
                 }
         });
     for (std::thread& thread : team) thread.join();
+    return least;
+}
+
+double total(const std::vector<double>& ms, size_t first, size_t last) {
     double sum = 0;
-    for (const double ms : least) sum += ms;
+    for (size_t i = first; i < last; i++) sum += ms[i];
     return sum;
 }
 
@@ -206,15 +210,13 @@ __attribute__((target("avx2"))) double peak_gmacs() {
 __attribute__((target("avx2"))) void read_all(const uint8_t* p, size_t bytes) {
     __m256i sum[4] = {};
     for (size_t i = 0; i + 128 <= bytes; i += 128) {
-        _mm_prefetch(reinterpret_cast<const char*>(p + i + 2048), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<const char*>(p + i + 2112), _MM_HINT_T0);
         for (int j = 0; j < 4; j++)
             sum[j] = _mm256_add_epi32(sum[j], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i + 32 * size_t(j))));
     }
     for (__m256i& s : sum) asm volatile("" : "+x"(s));
 }
 
-int measure(int threads, int repeats) {
+int measure(int threads, int repeats, int only) {
     std::mt19937 random(3);
     size_t bytes = 0;
     double weights = 0;
@@ -223,7 +225,7 @@ int measure(int threads, int repeats) {
         for (const Shape& s : LAYER) shapes.push_back(s);
     shapes.push_back(HEAD);
     for (const Shape& s : shapes) bytes += (packed_bytes(s.n_out, s.n_in, s.bits) + 63) / 64 * 64;
-    Buffer arena(bytes + (1 << 16));
+    Buffer arena(bytes + (1 << 16));   // in large pages; with small ones reading is about a quarter slower
     std::vector<Linear> model;
     uint8_t* at = arena.data;
     for (const Shape& s : shapes) {
@@ -238,44 +240,42 @@ int measure(int threads, int repeats) {
     }
     std::printf("%d threads, %.1f MB, %.1f M weights; one thread's vpmaddwd + vpaddd peak %.0f GMAC/s\n", threads,
                 double(bytes) / 1e6, weights / 1e6, peak_gmacs());
-    const double read_ms = least_ms(32, threads, repeats, [&](int item, int t) {
+    const std::vector<double> reads = least_ms(32, threads, repeats, [&](int item, int t) {
         const size_t part = bytes / 32 / size_t(threads);
         read_all(arena.data + part * size_t(item * threads + t), part);
     });
+    const double read_ms = total(reads, 0, reads.size());
     std::printf("reading alone: %.2f ms, %.1f GB/s\n", read_ms, double(bytes) / read_ms / 1e6);
 
     for (const LinearPath* path : paths()) {
         if (path == &linear_portable) continue;
         for (int rows : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64, 128}) {
+            if (only != 0 && only != rows) continue;
             Buffer a576(activation_bytes(rows, 576)), a1536(activation_bytes(rows, 1536));
             std::vector<float> in(size_t(rows) * 1536, 0.25f);
             Activations x576 = lay_out_activations(a576.data, rows, 576), x1536 = lay_out_activations(a1536.data, rows, 1536);
             path->quantize(in.data(), 1536, x576, 0, rows);
             path->quantize(in.data(), 1536, x1536, 0, rows);
             Buffer out(size_t(rows) * 49152 * 4), scratch(path->scratch_bytes(rows, 1536) * size_t(threads));
-            const auto run = [&](int item, int t) {
-                const Linear& l = model[size_t(item)];
-                path->multiply(l, l.n_in == 576 ? x576 : x1536, l.groups() * t / threads, l.groups() * (t + 1) / threads,
-                               reinterpret_cast<float*>(out.data), size_t(l.n_out),
-                               scratch.data + path->scratch_bytes(rows, 1536) * size_t(t));
-            };
-            const int times = rows >= 128 ? std::max(2, repeats / 10) : repeats, last = int(model.size()) - 1;
-            const double layers = least_ms(last, threads, times, run);
             // The head in 16 parts, so that one part may find the machine quiet.
-            const Linear& h = model.back();
-            const double head = rows > 64 ? 0 : least_ms(16, threads, times, [&](int item, int t) {
-                const int part = item * threads + t, parts = 16 * threads;
-                path->multiply(h, x576, h.groups() * part / parts, h.groups() * (part + 1) / parts,
-                               reinterpret_cast<float*>(out.data), size_t(h.n_out),
-                               scratch.data + path->scratch_bytes(rows, 1536) * size_t(t));
-            });
+            const int head = int(model.size()) - 1, parts = rows > 64 ? 0 : 16;
+            const std::vector<double> ms =
+                least_ms(head + parts, threads, rows >= 128 ? std::max(2, repeats / 4) : repeats, [&](int item, int t) {
+                    const Linear& l = model[size_t(std::min(item, head))];
+                    const int split = threads * (item < head ? 1 : parts);
+                    const int part = item < head ? t : (item - head) * threads + t;
+                    path->multiply(l, l.n_in == 576 ? x576 : x1536, l.groups() * part / split,
+                                   l.groups() * (part + 1) / split, reinterpret_cast<float*>(out.data), size_t(l.n_out),
+                                   scratch.data + path->scratch_bytes(rows, 1536) * size_t(t));
+                });
+            const double layers = total(ms, 0, size_t(head)), head_ms = total(ms, size_t(head), ms.size());
             const double head_weights = double(HEAD.n_out) * HEAD.n_in;
             const double head_bytes = double(packed_bytes(HEAD.n_out, HEAD.n_in, HEAD.bits));
             std::printf("%-8s %3d rows: layers %7.2f ms %5.1f GB/s %6.1f GMAC/s", path->name, rows, layers,
                         (double(bytes) - head_bytes) / layers / 1e6, (weights - head_weights) * rows / layers / 1e6);
-            if (head > 0)
-                std::printf("   head %6.2f ms %5.1f GB/s %6.1f GMAC/s", head, head_bytes / head / 1e6,
-                            head_weights * rows / head / 1e6);
+            if (parts > 0)
+                std::printf("   head %6.2f ms %5.1f GB/s %6.1f GMAC/s", head_ms, head_bytes / head_ms / 1e6,
+                            head_weights * rows / head_ms / 1e6);
             std::printf("\n");
         }
     }
@@ -286,6 +286,6 @@ int measure(int threads, int repeats) {
 
 int main(int argc, char** argv) {
     if (argc > 1 && std::string(argv[1]) == "time")
-        return measure(argc > 2 ? std::atoi(argv[2]) : 1, argc > 3 ? std::atoi(argv[3]) : 30);
+        return measure(argc > 2 ? std::atoi(argv[2]) : 1, argc > 3 ? std::atoi(argv[3]) : 30, argc > 4 ? std::atoi(argv[4]) : 0);
     return check(argc > 1 ? std::atoi(argv[1]) : 300);
 }
