@@ -1,0 +1,59 @@
+"""Our engine in this process as an arm: `LocalEngine` through its protocol, no HTTP.
+
+The path is chosen by GEARSHIFT_ISA in the worker's environment. Decode slices find their prompts in the cache, so
+that the streams start together; prefill slices get prompts that were never seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from benchmarks.engine.arms.timeline import Timeline, common_window
+from benchmarks.engine.prompts import prompt_ids
+from gearshift.caller import LOCAL
+from gearshift.conversation import RawTokens
+from gearshift.engine.protocol import Delta, Engine, Generation, Sampling
+
+SLACK = 32
+"""Tokens beyond the asked ones, so that the streams run together for as long as asked."""
+
+runner = asyncio.Runner()
+engines: dict[str, Engine] = {}
+
+
+async def _stream(engine: Engine, prompt: list[int], tokens: int) -> Timeline:
+    generation = Generation(
+        turn_id=f"bench-{time.perf_counter_ns()}",
+        model=engine.models()[0].id,
+        prompt=RawTokens(tuple(prompt)),
+        sampling=Sampling(max_tokens=tokens, temperature=0, ignore_eos=True),
+        caller=LOCAL,
+    )
+    timeline = Timeline()
+    async for batch in engine.generate(generation):
+        arrived = sum(len(event.token_ids) for event in batch if isinstance(event, Delta))
+        if arrived:
+            timeline.arrived(time.perf_counter(), arrived)
+    return timeline
+
+
+async def _streams(name: str, streams: int, context: int, tokens: int) -> list[Timeline]:
+    prompts = [prompt_ids(context, stream) for stream in range(streams)]
+    return await asyncio.gather(*(_stream(engines[name], prompt, tokens) for prompt in prompts))
+
+
+def decode(model: str, streams: int, context: int, new: int, warmup: int) -> dict[str, Any]:
+    """Decode on `streams` turns at once; the rate while all of them run (see `timeline`)."""
+    runner.run(_streams(model, streams, context, 1))
+    begin, end, tokens = common_window(runner.run(_streams(model, streams, context, warmup + new + SLACK)), warmup)
+    return {"seconds": end - begin, "tokens": tokens}
+
+
+def prefill(model: str, tokens: int, key: int) -> dict[str, Any]:
+    """A prompt never seen before, up to its first new token."""
+    prompt = prompt_ids(tokens, key)
+    started = time.perf_counter()
+    timeline = runner.run(_stream(engines[model], prompt, 1))
+    return {"seconds": timeline.moments[0] - started, "tokens": tokens}
