@@ -232,40 +232,47 @@ public:
         }
         double least = std::numeric_limits<double>::infinity();
         const double scale = best_scale(smallest, [&](double s) {
-            const double error = choose_steps(w, s);
+            const double error = choose_steps(w, s, least);
             if (error >= least || !within_bounds(w, s)) return std::numeric_limits<double>::infinity();
             return least = error;
         });
-        choose_steps(w, scale);
+        choose_steps(w, scale, std::numeric_limits<double>::infinity());
         write(w, scale, out);
     }
 
 private:
+    // CLAMP: whether the step is too small for the largest weight.
+    template <bool CLAMP>
     static double block_error(const float* w, float step) {
         const float inverse = 1 / step;
         f32x4 error{};
         for (int i = 0; i < BLOCK_K; i += 4) {
             const f32x4 v = load4(w + i);
-            const f32x4 e = v - quantize4(v, inverse) * step;
+            const f32x4 e = v - (CLAMP ? quantize4(v, inverse) : round_to_int(v * inverse)) * step;
             error += e * e;
         }
         return double(error[0] + error[1]) + double(error[2] + error[3]);
     }
 
-    // The better of the two steps around each block's own; fills k_ and returns the squared error.
-    double choose_steps(const float* w, double s) {
+    // The better of the two steps around each block's own; fills k_ and returns the squared error,
+    // or something from `give_up` up.
+    double choose_steps(const float* w, double s, double give_up) {
         double total = 0;
         for (int b = 0; b < blocks_; b++) {
-            const int below = std::clamp(int(double(largest_[size_t(b)]) / (MAX_CODE_8 * s)), 1, MAX_K_8);
+            const double exact = double(largest_[size_t(b)]) / (MAX_CODE_8 * s);
+            const int below = std::clamp(int(exact), 1, MAX_K_8);
             double least = std::numeric_limits<double>::infinity();
             for (int k = below; k <= std::min(below + 1, MAX_K_8); k++) {
-                const double error = block_error(w + b * BLOCK_K, float(s) * float(k));
+                const float* block = w + b * BLOCK_K;
+                const float step = float(s) * float(k);
+                const double error = k < exact ? block_error<true>(block, step) : block_error<false>(block, step);
                 if (error < least) {
                     least = error;
                     k_[size_t(b)] = uint8_t(k);
                 }
             }
             total += least;
+            if (total >= give_up) break;   // no better than the best so far
         }
         return total;
     }
