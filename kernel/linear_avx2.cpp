@@ -205,7 +205,7 @@ inline void prefetch_record(const uint8_t* record, int bytes) {
 
 // S of one segment's tiles for R rows and one group: sums [R][16]. hi, lo, pairs start at the first tile.
 template <int R>
-void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t* lo, size_t padded, const SumPairs* pairs,
+__attribute__((noinline)) void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t* lo, size_t padded, const SumPairs* pairs,
                size_t pair_stride, int32_t* sums) {
     // With one or two rows both halves of the group fit the registers and share the broadcasts.
     constexpr int TOGETHER = R <= 2 ? 2 : 1;
@@ -231,9 +231,6 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
                 // A block sums to at most 32 / 2 * 15 * 64 = 15360 per lane of 16 bits.
                 __m256i high[R][TOGETHER], low[R][TOGETHER];
 #pragma GCC unroll 4
-                for (int r = 0; r < R; r++)
-                    for (int h = 0; h < TOGETHER; h++) high[r][h] = low[r][h] = _mm256_setzero_si256();
-#pragma GCC unroll 4
                 for (int v = 0; v < 4; v++) {
                     __m256i q[TOGETHER][2];
 #pragma GCC unroll 2
@@ -247,7 +244,13 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
                         const int k = 32 * block + 8 * v + 4 * i;
 #pragma GCC unroll 4
                         for (int r = 0; r < R; r++) {
-                            if constexpr (TOGETHER == 2) {
+                            if (v + i == 0) {
+                                const __m256i hi4 = broadcast4(hi_row[r] + k), lo4 = broadcast4(lo_row[r] + k);
+                                for (int h = 0; h < TOGETHER; h++) {
+                                    high[r][h] = _mm256_maddubs_epi16(q[h][0], hi4);
+                                    low[r][h] = _mm256_maddubs_epi16(q[h][0], lo4);
+                                }
+                            } else if constexpr (TOGETHER == 2) {
                                 add_products8(high[r][0], high[r][1], q[0][i], q[1][i], hi_row[r] + k);
                                 add_products8(low[r][0], low[r][1], q[0][i], q[1][i], lo_row[r] + k);
                             } else {
@@ -293,7 +296,7 @@ void few_rows4(const uint8_t* record, int tiles, const int8_t* hi, const int8_t*
 
 // As above for 8-bit records; x and block_sums start at the first tile.
 template <int R>
-void few_rows8(const uint8_t* record, int tiles, const int16_t* x, size_t padded, const int32_t* block_sums,
+__attribute__((noinline)) void few_rows8(const uint8_t* record, int tiles, const int16_t* x, size_t padded, const int32_t* block_sums,
                int32_t* sums) {
     const __m256i low_pair = low_pairs(), high_pair = high_pairs();
     const size_t blocks = padded / BLOCK_K;
