@@ -32,11 +32,21 @@ class ScriptedEngine:
     `overload`, `break-early`, `break-late`, `invalid-bias`, `forever`, `silent`.
     """
 
-    def __init__(self, *, slots: int = 32, waiting_limit: int = 1000, window: int = 64, pause_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 32,
+        waiting_limit: int = 1000,
+        window: int = 64,
+        pause_s: float = 0.0,
+        patience: int = 1 << 40,
+    ) -> None:
+        """patience: most tokens of any answer, whatever was asked for."""
         self.slots = slots
         self.waiting_limit = waiting_limit
         self.window = window
         self.pause_s = pause_s
+        self.patience = patience
         self.seen: list[Generation] = []
         self.running = 0
         self.waiting = 0
@@ -73,7 +83,10 @@ class ScriptedEngine:
         sampling = generation.sampling
         if generation.echo:
             yield [Delta(choice, " ".join(words), ()) for choice in range(sampling.n)]
-        limit = sampling.max_tokens or (1 << 40 if "forever" in words else len(WORDS) + 1)
+        limit = sampling.max_tokens
+        if limit is None:
+            limit = self.patience if "forever" in words else len(WORDS) + 1
+        limit = min(limit, self.patience)
         for step in range(limit):
             await asyncio.sleep(self.pause_s)
             if self.closed or ("break-late" in words and step == 3):

@@ -56,10 +56,8 @@ def build_app(
         service.identify(bearer(request.scope))
         return Response(metrics.exposition(), headers={"content-type": metrics.content_type})
 
-    description = msgspec.json.encode(openapi.document())
-
     async def described(request: Request) -> Response:
-        return Response(description, media_type=_JSON)
+        return _json(openapi.document(service.models()))
 
     starlette = Starlette(
         routes=[

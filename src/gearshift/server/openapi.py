@@ -1,17 +1,19 @@
 """The OpenAPI document of this server, made from the structs that really read and write the bodies: it cannot promise a
-field that is not there. `x-` notes say what the schema language cannot.
+field that is not there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from gearshift import __version__
+from gearshift.catalog import ModelEntry
 from gearshift.wire.chat import ChatRequest
 from gearshift.wire.chat_answer import ChatChunk, ChatCompletion
-from gearshift.wire.completions import CompletionRequest
+from gearshift.wire.completions import PROMPT_SCHEMA, CompletionRequest
 from gearshift.wire.completions_answer import TextCompletion
 from gearshift.wire.errors import ErrorBody
 from gearshift.wire.models import Model, ModelList
@@ -51,13 +53,20 @@ _REFUSALS = {
     "404": "There is no such model.",
     "413": "The body is too large.",
     "415": "The body is not JSON by its content type.",
+    "500": "The engine failed.",
     "503": "Too much to do; `Retry-After` says when to come back.",
 }
 
 
-def document() -> Json:
-    """The document, ready to be encoded."""
+def document(models: Iterable[ModelEntry]) -> Json:
+    """The document, ready to be encoded. `models` are the only values that the field of this name takes."""
     _, components = msgspec.json.schema_components(_ROOTS, ref_template="#/components/schemas/{name}")
+    names = [name for entry in models for name in (entry.id, *entry.aliases)]
+    for request in (ChatRequest, CompletionRequest, ResponseRequest):
+        components[request.__name__]["properties"]["model"] = {"enum": names}
+    components[CompletionRequest.__name__]["properties"]["prompt"] = PROMPT_SCHEMA
+    # Only the value of `n` is served, which the schema language cannot say: so it is not on offer.
+    del components[CompletionRequest.__name__]["properties"]["best_of"]
     return {
         "openapi": "3.1.0",
         "info": {"title": "Gearshift", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -97,15 +106,24 @@ def _turns(summary: str, request: type, answer: type, *events: type) -> Json:
                     "headers": {"x-request-id": {"schema": {"type": "string"}}},
                     "content": {
                         "application/json": {"schema": _ref(answer)},
-                        "text/event-stream": {
-                            "schema": {"type": "string"},
-                            "x-event-data": [_ref(event) for event in events],
-                        },
+                        "text/event-stream": {"schema": _event(*events, ErrorBody)},
                     },
                 },
                 **_errors(*_REFUSALS),
             },
         }
+    }
+
+
+def _event(*data: type) -> Json:
+    """One event of a stream: JSON of one of these shapes, or the mark at the end of chat and legacy streams."""
+    shapes = {"contentMediaType": "application/json", "contentSchema": {"anyOf": [_ref(shape) for shape in data]}}
+    return {
+        "type": "object",
+        "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+        "required": ["data"],
+        "if": {"properties": {"data": {"const": "[DONE]"}}},
+        "else": {"properties": {"data": shapes}},
     }
 
 

@@ -27,8 +27,16 @@ from gearshift.wire.sampling import (
 )
 
 
-class TextPart(msgspec.Struct, tag_field="type", tag="text"):
+class TextPart(msgspec.Struct):
     """A piece of text."""
+
+    # Not a tag: msgspec lets a struct that stands alone come without its tag.
+    type: Literal["text"]
+    text: str
+
+
+class SaidPart(msgspec.Struct, tag_field="type", tag="text"):
+    """A piece of an earlier answer."""
 
     text: str
 
@@ -78,7 +86,7 @@ class CalledTool(msgspec.Struct):
 class AssistantMessage(msgspec.Struct, tag_field="role", tag="assistant"):
     """An earlier answer."""
 
-    content: str | list[TextPart | RefusalPart] | None = None
+    content: str | list[SaidPart | RefusalPart] | None = None
     refusal: str | None = None
     tool_calls: list[CalledTool] | None = None
 
@@ -210,4 +218,4 @@ def _said(message: AssistantMessage) -> str:
         return message.refusal or ""
     if isinstance(content, str):
         return content
-    return "".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+    return "".join(part.text if isinstance(part, SaidPart) else part.refusal for part in content)

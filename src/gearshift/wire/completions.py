@@ -23,7 +23,7 @@ from gearshift.wire.sampling import (
     ModelName,
     ServiceTier,
     StreamOptions,
-    Tokens,
+    TokensOrNone,
     TopLogprobs,
     gear_asked,
     sampling_of,
@@ -37,7 +37,7 @@ MAX_PROMPTS = 64
 TokenId = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Tokenised = Annotated[list[TokenId], Meta(min_length=1)]
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1}, "minItems": 1}
-_PROMPT_FORMS = {
+PROMPT_SCHEMA = {
     "anyOf": [
         {"type": "string"},
         {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_PROMPTS},
@@ -45,16 +45,15 @@ _PROMPT_FORMS = {
         {"type": "array", "items": _IDS, "minItems": 1, "maxItems": MAX_PROMPTS},
     ]
 }
+"""What `prompt` may be; the annotation below also lets mixtures in, which `_prompts` refuses."""
 
 
 class CompletionRequest(ChoiceFields, kw_only=True):
     """A completion request. Unknown fields are ignored; `suffix` and `best_of` beyond `n` are refused, not ignored."""
 
     model: ModelName
-    prompt: Annotated[
-        str | Annotated[list[str | TokenId | Tokenised], Meta(min_length=1)], Meta(extra_json_schema=_PROMPT_FORMS)
-    ]
-    max_tokens: Tokens | None = None
+    prompt: str | Annotated[list[str | TokenId | Tokenised], Meta(min_length=1)]
+    max_tokens: TokensOrNone | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     logprobs: TopLogprobs | None = None
@@ -80,7 +79,9 @@ class Completion:
         if request.echo and request.logprobs is not None:
             raise not_served("Log-probabilities of an echoed prompt", "logprobs", "Leave out 'echo' or 'logprobs'.")
         self._sampling = sampling_of(
-            request, max_tokens=request.max_tokens or DEFAULT_MAX_TOKENS, logprobs=request.logprobs
+            request,
+            max_tokens=DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens,
+            logprobs=request.logprobs,
         )
         self._gear: GearName = gear_asked(request.service_tier)
         self._prompts = _prompts(request.prompt)

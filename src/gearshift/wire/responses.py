@@ -4,7 +4,7 @@ how the answer looks is in `responses_answer`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
@@ -59,7 +59,7 @@ class ResponseRequest(SamplingFields, kw_only=True):
     store: bool | None = None
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
     parallel_tool_calls: bool | None = None
-    truncation: Literal["disabled", "auto"] | None = None
+    truncation: Annotated[str, Meta(extra_json_schema={"enum": ["disabled"]})] | None = None
     tools: _Empty | None = None
     tool_choice: _NoChoice | None = None
     previous_response_id: _Never | None = None
@@ -129,7 +129,7 @@ def _refuse_unserved(request: ResponseRequest) -> None:
         raise not_served(
             f"The format {request.text.format.type!r}", "text.format.type", "Use 'text' and ask for the form."
         )
-    if request.truncation == "auto":
+    if request.truncation not in (None, "disabled"):
         raise not_served("Dropping items that do not fit", "truncation", "Use 'disabled' and shorten the input.")
     if request.background:
         raise not_served("Running in the background", "background", "Leave it out and use 'stream'.")

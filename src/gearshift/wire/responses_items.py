@@ -39,9 +39,11 @@ class Refusal(msgspec.Struct, tag_field="type", tag="refusal"):
     refusal: str
 
 
-class SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
+class SummaryText(msgspec.Struct):
     """A piece of a reasoning summary."""
 
+    # Not a tag: msgspec lets a struct that stands alone come without its tag.
+    type: Literal["summary_text"]
     text: str
 
 

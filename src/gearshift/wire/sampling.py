@@ -23,8 +23,14 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
+Biases = Annotated[
+    dict[Annotated[int, Meta(ge=0, le=(1 << 31) - 1)], Bias],
+    Meta(extra_json_schema={"propertyNames": {"pattern": "^(0|[1-9][0-9]{0,8})$"}}),
+]
 Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
 Tokens = Annotated[int, Meta(ge=1, le=MAX_TOKENS)]
+TokensOrNone = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
+"""Legacy completions may ask for none at all: that echoes, and fills the cache."""
 TopLogprobs = Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
 Seed = Annotated[int, Meta(extra_json_schema={"minimum": _SEED_LOW, "maximum": _SEED_HIGH})]
@@ -52,7 +58,7 @@ class ChoiceFields(SamplingFields, kw_only=True):
     stop: Stop | Stops | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[Annotated[int, Meta(ge=0)], Bias] | None = None
+    logit_bias: Biases | None = None
 
 
 class StreamOptions(msgspec.Struct):
