@@ -32,7 +32,8 @@ def quantized(weights: F32, kind: Type) -> U8:
 
 def dequantized(data: U8, kind: Type, shape: tuple[int, int]) -> F32:
     _, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-    return gguf.dequantize(data.reshape(-1, block_bytes), kind).astype(np.float32).reshape(shape)
+    with np.errstate(all="ignore"):
+        return gguf.dequantize(data.reshape(-1, block_bytes), kind).astype(np.float32).reshape(shape)
 
 
 def some_weights(n_out: int, n_in: int, seed: int = 1) -> F32:
@@ -59,10 +60,10 @@ def test_dequantize_gives_the_bits_of_the_gguf_package(kind: Type) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN_TYPES + K_TYPES, ids=lambda kind: cast(Type, kind).name)
 def test_dequantize_of_arbitrary_bytes(kind: Type) -> None:
-    """Every code, sign and subnormal scale. Scales are kept finite, as the reader of files demands nothing of them."""
+    """Every code and sign, with scales that may be subnormal, infinite or no number."""
     block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
     rng = np.random.default_rng(7)
-    data = rng.integers(0, 256, 300 * block * block_bytes // block, dtype=np.uint8)
+    data = rng.integers(0, 256, 300 * block_bytes, dtype=np.uint8)
     want = dequantized(data, kind, (300, block)).reshape(-1)
     got = _kernel.dequantize(data, int(kind), 300 * block)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
@@ -155,9 +156,9 @@ def test_wrong_sizes_and_types_are_refused() -> None:
         _kernel.pack_linear(data, int(Type.Q8_0), 16, 65, 0)
     with pytest.raises(ValueError, match="tensor type 9 is not supported"):
         _kernel.pack_linear(data, 9, 16, 64, 0)
-    with pytest.raises(ValueError, match="5 bits do not exist"):
+    with pytest.raises(ValueError, match="bits is 5"):
         _kernel.pack_linear(data, int(Type.Q8_0), 16, 64, 5)
-    with pytest.raises(ValueError, match="out of range"):
+    with pytest.raises(ValueError, match="n_out is 0"):
         _kernel.packed_bytes(0, 64, 4)
     packed = _kernel.pack_linear(data, int(Type.Q8_0), 16, 64, 0)
     with pytest.raises(ValueError, match="packed matrix of"):
