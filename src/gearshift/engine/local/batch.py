@@ -41,8 +41,9 @@ class Seats:
         self._parameters: dict[str, NDArray[Any]] = {name: np.zeros(count, t) for name, t in _PARAMETERS.items()}
         self._biases: dict[int, tuple[Ints, Floats]] = {}
         self._free = list(range(count - 1, -1, -1))
-        self._zeros: Ints = np.zeros(count + 1, np.int32)
-        self._no_mask: Ints = np.full(count, -1, np.int32)
+        self._gathered_for: list[Choice] = []
+        self._gathered: dict[str, NDArray[Any]] | None = None
+        """Arguments of the step before, good as long as the same sequences are chosen on the same seats."""
         self._masks: NDArray[np.uint32] = np.zeros((0, -(-vocab // 32)), np.uint32)
 
     @property
@@ -52,6 +53,7 @@ class Seats:
 
     def seat(self, choice: Choice) -> None:
         """Give a sequence a seat and write down its parameters."""
+        self._gathered = None
         seat = choice.seat = self._free.pop()
         sampling = choice.turn.sampling
         for name, values in self._parameters.items():
@@ -67,25 +69,38 @@ class Seats:
 
     def leave(self, choice: Choice) -> None:
         """The sequence gives up its seat."""
+        self._gathered = None
         self.tables[choice.seat] = -1
         self._biases.pop(choice.seat, None)
         self._free.append(choice.seat)
         choice.seat = -1
 
-    def parameters(self, choices: Sequence[Choice], seats: Ints) -> dict[str, NDArray[Any]]:
+    def parameters(self, choices: list[Choice]) -> dict[str, NDArray[Any]]:
         """The kernel's arguments about the choice of tokens, for the chosen rows in order."""
-        arguments = {name: values[seats] for name, values in self._parameters.items()}
-        counts = [_counts(c) for c in choices] if any(c.counts is not None for c in choices) else ()
-        biases = [self._biases.get(c.seat, _NO_BIASES) for c in choices] if self._biases else ()
-        arguments["count_offsets"], arguments["count_ids"], arguments["count_values"] = (
-            _sparse_rows(counts) if counts else (self._zeros[: len(choices) + 1], *_NO_COUNTS)
-        )
-        arguments["bias_offsets"], arguments["bias_ids"], arguments["bias_values"] = (
-            _sparse_rows(biases) if biases else (self._zeros[: len(choices) + 1], *_NO_BIASES)
-        )
-        arguments["mask_index"] = self._no_mask[: len(choices)]
-        arguments["masks"] = self._masks
-        return arguments
+        if self._gathered is None or choices != self._gathered_for:
+            self._gathered_for, self._gathered = choices[:], self._gather(choices)
+        if any(c.counts is not None for c in choices):
+            offsets, ids, values = _sparse_rows([_counts(c) for c in choices])
+            return {**self._gathered, "count_offsets": offsets, "count_ids": ids, "count_values": values}
+        return self._gathered
+
+    def _gather(self, choices: Sequence[Choice]) -> dict[str, NDArray[Any]]:
+        seats = np.array([c.seat for c in choices], np.int32)
+        none = np.zeros(len(choices) + 1, np.int32)
+        offsets, ids, values = none, *_NO_BIASES
+        if self._biases and choices:
+            offsets, ids, values = _sparse_rows([self._biases.get(c.seat, _NO_BIASES) for c in choices])
+        return {
+            **{name: values[seats] for name, values in self._parameters.items()},
+            "count_offsets": none,
+            "count_ids": _NO_COUNTS[0],
+            "count_values": _NO_COUNTS[1],
+            "bias_offsets": offsets,
+            "bias_ids": ids,
+            "bias_values": values,
+            "mask_index": np.full(len(choices), -1, np.int32),
+            "masks": self._masks,
+        }
 
 
 _NO_COUNTS: tuple[Ints, Ints] = (np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -134,10 +149,9 @@ class Chosen:
 def build(step: Step[Choice], seats: Seats) -> Batch:
     """The arrays of a step: streams first, then prompts, each in consecutive rows."""
     choosers = step.streams
-    seats_of_choosers = np.array([c.seat for c in choosers], np.int32)
     tokens: Ints = np.array([c.tokens[-1] for c in choosers], np.int32)
     positions: Ints = np.array([c.computed for c in choosers], np.int32)
-    sequences = seats_of_choosers
+    sequences: Ints = np.array([c.seat for c in choosers], np.int32)
     chosen: Ints = np.arange(len(choosers), dtype=np.int32)
     if step.prompts:
         row = len(choosers)
@@ -156,13 +170,12 @@ def build(step: Step[Choice], seats: Seats) -> Batch:
         tokens, positions = np.concatenate(all_tokens), np.concatenate(all_positions)
         sequences = np.concatenate(all_sequences)
         chosen = np.concatenate((chosen, np.array(last_rows, np.int32)))
-        seats_of_choosers = np.array([c.seat for c in choosers], np.int32)
     arguments: dict[str, NDArray[Any]] = {
         "tokens": tokens,
         "positions": positions,
         "sequences": sequences,
         "tables": seats.tables,
         "chosen": chosen,
-        **seats.parameters(choosers, seats_of_choosers),
+        **seats.parameters(choosers),
     }
     return Batch(choosers, arguments, max((c.turn.sampling.logprobs or 0 for c in choosers), default=0))
