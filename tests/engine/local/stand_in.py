@@ -80,6 +80,7 @@ class StandIn:
         end = int(a["positions"][row]) + 1
         table = a["tables"][a["sequences"][row]]
         tokens = self.memory[table[: -(-end // BLOCK_TOKENS)]].reshape(-1)[:end]
+        assert (table[-(-end // BLOCK_TOKENS) :] == -1).all(), "a block beyond the sequence's end"
         if self.no_logits_on is not None and tokens[-1] == self.no_logits_on:
             return -1
         counts = slice(*a["count_offsets"][i : i + 2])

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from gearshift.catalog import GearName
 from gearshift.engine.local.lane import Lane, LaneLimits
-from gearshift.engine.local.scheduler import BLOCK_TOKENS, blocks_for
+from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, blocks_for
 from gearshift.engine.local.sequence import Turn
 from gearshift.engine.protocol import ChoiceEnd, Delta, Sampling, Started
 from tests.engine.local.stand_in import PIECES, VOCABULARY, StandIn, answer, told, turn_of
 
 LONGEST = 256
+GREEDY = Sampling(temperature=0.0, ignore_eos=True)
 
 
 def lane_of(kernel: StandIn, seats: int = 8, rows: int = 256, context: int = LONGEST) -> Lane:
@@ -205,6 +206,21 @@ def test_a_fast_turn_does_not_wait_for_a_slower_one_with_the_same_prefix() -> No
         run_step(lane)
     assert any(isinstance(event, ChoiceEnd) for event in fast.outbox)
     assert not any(isinstance(event, ChoiceEnd) for event in slow.outbox)
+    run(lane)
+
+
+def test_a_standard_turn_gets_a_seat_beside_an_endless_flow_of_fast_ones() -> None:
+    lane = lane_of(StandIn(100), seats=1)
+    lane.add(turn_of([1], GREEDY, 1, gear="ultrafast"))
+    standard = turn_of([2], GREEDY, 1)
+    lane.add(standard)
+    for _ in range(PATIENCE + 2):
+        assert not standard.outbox, "served before a fast one"
+        lane.add(turn_of([1], GREEDY, 1, gear="ultrafast"))
+        run_step(lane)
+        if standard.outbox:
+            break
+    assert told(standard.outbox).ends[0].reason == "length"
     run(lane)
 
 

@@ -69,7 +69,6 @@ class Seats:
 
     def leave(self, choice: Choice) -> None:
         """The sequence gives up its seat."""
-        self._gathered = None
         self.tables[choice.seat] = -1
         self._biases.pop(choice.seat, None)
         self._free.append(choice.seat)

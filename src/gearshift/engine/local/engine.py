@@ -59,10 +59,35 @@ class ServedModel:
         return self.lane.limits.context
 
 
-class LocalEngine:
-    """Runs models in this process (see `Engine`)."""
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """What a model keeps in memory. The kernel's working memory for a step comes on top of it.
 
-    def __init__(self, models: Sequence[ServedModel], max_waiting: int = 512) -> None:
+    Attributes:
+        isa: the kernel's path.
+        weights_bytes: packed weights, mapped from the cache folder and shared between processes.
+        cache_bytes, cache_tokens: keys and values; touched as they are used.
+    """
+
+    model: str
+    isa: str
+    threads: int
+    weights_bytes: int
+    cache_bytes: int
+    cache_tokens: int
+
+
+class LocalEngine:
+    """Runs models in this process (see `Engine`).
+
+    Attributes:
+        resident: what each model keeps in memory.
+    """
+
+    def __init__(
+        self, models: Sequence[ServedModel], max_waiting: int = 512, resident: Sequence[Resident] = ()
+    ) -> None:
+        self.resident = tuple(resident)
         self._models = {model.entry.id: model for model in models}
         self._loop = Loop([model.lane for model in models], max_waiting)
 
