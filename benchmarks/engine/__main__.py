@@ -15,7 +15,7 @@ from benchmarks.engine.paths import compare_paths
 from benchmarks.engine.probe import Probe
 from benchmarks.engine.resident import measure_memory
 from benchmarks.engine.results import document, write_results
-from benchmarks.engine.run import Run, Section
+from benchmarks.engine.run import OUR_ARMS, Run, Section
 from benchmarks.engine.server_cost import measure_server
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +45,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--isa", action="append", help="paths to compare, may be repeated (default: all the machine has)"
     )
+    parser.add_argument("--arm", action="append", choices=OUR_ARMS, help="our arms to compare (default: both)")
     parser.add_argument("--threads", type=int, default=2, help="threads of every engine (2)")
     parser.add_argument("--model", default="smollm2-135m-instruct", help="catalogue name or GGUF file")
     parser.add_argument("--long-model", default="gemma-3-270m", help="catalogue name or GGUF file for --long")
@@ -71,6 +72,7 @@ def main() -> None:
         quick=options.quick,
         rounds=options.rounds or (1 if options.quick else 5),
         isa=options.isa,
+        arms=options.arm or OUR_ARMS,
         model=options.model,
         long_model=options.long_model,
         llama_python=options.llama_python,

@@ -18,8 +18,8 @@ from benchmarks.engine.worker import Worker
 
 SELECTION_ROUND = -1
 """Round number of the slices that only choose the peer's format."""
-KERNEL = "kernel"
-ENGINE = "engine"
+OPERATIONS = {"kernel": ("decode", "rows", "prefill"), "engine": ("decode", "prefill")}
+"""What our arms offer; the engine takes no rows of its own choosing."""
 
 
 @dataclass(slots=True)
@@ -65,14 +65,14 @@ def measure_path(run: Run, isa: str) -> Comparison:
 
         model = run.model_file(run.model)
         ours: dict[str, list[Arm]] = {"decode": [], "rows": [], "prefill": []}
-        kernel = start(run.our_worker("kernel", isa))
-        engine = start(run.our_worker("engine", isa))
-        for name, worker, operations in ((KERNEL, kernel, ours), (ENGINE, engine, ("decode", "prefill"))):
-            comparison.about[name] = worker.call("load", name="model", path=str(model), threads=run.threads)
+        for name in run.arms:
+            worker = start(run.our_worker(name, isa))
+            about = worker.call("load", name="model", path=str(model), threads=run.threads)
+            comparison.about[name] = about
             comparison.ours.append(name)
-            for operation in operations:
+            comparison.weight_bytes = about["weight_bytes"]
+            for operation in OPERATIONS[name]:
                 ours[operation].append(Arm(name, worker, {"model": "model"}))
-        comparison.weight_bytes = comparison.about[KERNEL]["weight_bytes"]
         peers: list[Arm] = []
         # The portable path is for information: no build of llama.cpp goes without vectors.
         if run.with_peers and isa != "portable":
@@ -85,7 +85,8 @@ def measure_path(run: Run, isa: str) -> Comparison:
         for number in range(run.rounds):
             comparison.bandwidths.append(run.probe.read_bandwidth(comparison.weight_bytes))
             for plan in plans(run.quick):
-                rounds.palindrome(plan, [*ours[plan.op], *chosen.get(plan.key, ())], number)
+                if ours[plan.op]:
+                    rounds.palindrome(plan, [*ours[plan.op], *chosen.get(plan.key, ())], number)
     return comparison
 
 
@@ -104,8 +105,8 @@ def _choose_peers(comparison: Comparison, rounds: Rounds, peers: Sequence[Arm]) 
 
 
 def selection_plans() -> list[Plan]:
-    """The quick plans with a shorter prompt: they decide between formats, they are not reported."""
+    """The quick plans with shorter prompts: they decide between formats, they are not reported."""
+    shorter = {"prefill": {"tokens": 512}, "decode": {"context": 64}, "rows": {"context": 64}}
     return [
-        Plan(plan.key, plan.op, {**plan.arguments, "tokens": 512}, plan.fresh_prompt) if plan.op == "prefill" else plan
-        for plan in plans(quick=True)
+        Plan(plan.key, plan.op, {**plan.arguments, **shorter[plan.op]}, plan.fresh_prompt) for plan in plans(quick=True)
     ]

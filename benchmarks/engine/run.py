@@ -14,6 +14,8 @@ from benchmarks.engine.probe import Probe
 from benchmarks.engine.worker import Worker
 from gearshift.engine.local.download import model_path
 
+OUR_ARMS = ("kernel", "engine")
+"""The bare kernel, and the whole engine in process; both are modules in `arms/`."""
 FORMATS = ("Q4_0", "Q4_1", "Q8_0")
 """llama.cpp's candidates; those that are not the model file's own type are requantised from it."""
 
@@ -33,6 +35,7 @@ class Run:
 
     Attributes:
         isa: paths to compare; None for all that the machine has.
+        arms: which of ours to compare.
         model, long_model: catalogue names or GGUF files.
         llama_python: a Python that has llama_cpp; None to build one per path under `peers`.
     """
@@ -44,6 +47,7 @@ class Run:
     quick: bool
     rounds: int
     isa: Sequence[str] | None
+    arms: Sequence[str]
     model: str
     long_model: str
     llama_python: Path | None

@@ -28,8 +28,18 @@ SINGLE_TOKENS = 4096
 LAST_PROMPT_ID = prompt_ids(1, 999)[0]
 
 
+class Place:
+    """Blocks of some streams, and how many of these hold a prompt of which length."""
+
+    def __init__(self, first_block: int, streams: int, tokens: int) -> None:
+        each = tokens // _kernel.BLOCK_TOKENS
+        self.end = first_block + streams * each
+        self.tables = np.arange(first_block, self.end, dtype=np.int32).reshape(streams, each)
+        self.prepared = (0, 0)
+
+
 class Loaded:
-    """A model with a cache: the first blocks belong to the streams in turn, the single stream takes them all."""
+    """A model with a place for a single long stream and one for many."""
 
     def __init__(self, path: str, threads: int) -> None:
         with Gguf.open(path) as gguf:
@@ -37,23 +47,19 @@ class Loaded:
             self.weights = load_weights(gguf)
         isa = os.environ.get("GEARSHIFT_ISA", "")
         self.model = _kernel.Model(self.weights.mapping, self.shape.config(), self.weights.tensors, isa)
-        self.cache = _kernel.Cache(self.model, MAX_STREAMS * MANY_TOKENS // _kernel.BLOCK_TOKENS)
+        self.many = Place(0, MAX_STREAMS, MANY_TOKENS)
+        self.single = Place(self.many.end, 1, SINGLE_TOKENS)
+        self.cache = _kernel.Cache(self.model, self.single.end)
         self.stepper = Stepper(self.model, self.cache, _kernel.Threads(threads), self.shape.vocab)
-        each = MANY_TOKENS // _kernel.BLOCK_TOKENS
-        self.many = np.arange(MAX_STREAMS * each, dtype=np.int32).reshape(MAX_STREAMS, each)
-        self.single = np.arange(SINGLE_TOKENS // _kernel.BLOCK_TOKENS, dtype=np.int32)[np.newaxis]
-        self.prepared: tuple[int, int] | None = None
 
-    def tables(self, streams: int) -> NDArray[np.int32]:
-        return self.single if streams == 1 else self.many
-
-    def prepare(self, streams: int, context: int) -> None:
-        """Bring every stream to `context` tokens. Later positions are simply overwritten."""
-        if self.prepared == (streams, context):
-            return
-        for stream in range(streams):
-            self.stepper.prefill(self.tables(streams), stream, prompt_ids(context, stream))
-        self.prepared = (streams, context)
+    def prepare(self, streams: int, context: int) -> NDArray[np.int32]:
+        """Bring the first streams to `context` tokens, once; their tables. Later positions are overwritten."""
+        place = self.single if streams == 1 else self.many
+        done = place.prepared[0] if place.prepared[1] == context else 0
+        for stream in range(done, streams):
+            self.stepper.prefill(place.tables, stream, prompt_ids(context, stream))
+        place.prepared = (max(done, streams), context)
+        return place.tables
 
     def weight_bytes(self) -> int:
         """Bytes of weights that a step must read: all matrices, the embedding only when it is the head as well."""
@@ -91,8 +97,7 @@ def paths() -> dict[str, Any]:
 def decode(model: str, streams: int, context: int, new: int, warmup: int) -> dict[str, Any]:
     """Decode `new` tokens of each stream after `context` prompt tokens; only the decoding is timed."""
     loaded = models[model]
-    loaded.prepare(streams, context)
-    tables = loaded.tables(streams)
+    tables = loaded.prepare(streams, context)
     chosen = np.arange(streams, dtype=np.int32)
     tokens: Sequence[int] = [LAST_PROMPT_ID] * streams
     started = 0.0
@@ -106,7 +111,7 @@ def decode(model: str, streams: int, context: int, new: int, warmup: int) -> dic
 def rows(model: str, counts: list[int], context: int, repeats: int, warmup: int) -> dict[str, Any]:
     """Steps of so many tokens of one stream, a greedy choice for each row; seconds by count."""
     loaded = models[model]
-    loaded.prepare(1, context)
+    tables = loaded.prepare(1, context)
     seconds: dict[int, list[float]] = {}
     for count in counts:
         ids = prompt_ids(count, 998)
@@ -114,7 +119,7 @@ def rows(model: str, counts: list[int], context: int, repeats: int, warmup: int)
         chosen = np.arange(count, dtype=np.int32)
         for repeat in range(warmup + repeats):
             started = time.perf_counter()
-            loaded.stepper.step(loaded.single, batch, chosen)
+            loaded.stepper.step(tables, batch, chosen)
             if repeat >= warmup:
                 seconds.setdefault(count, []).append(time.perf_counter() - started)
     return {"step_seconds": seconds}
@@ -123,10 +128,10 @@ def rows(model: str, counts: list[int], context: int, repeats: int, warmup: int)
 def prefill(model: str, tokens: int, key: int) -> dict[str, Any]:
     """A prompt of `tokens` into an empty stream, up to its first new token."""
     loaded = models[model]
-    loaded.prepared = None
+    loaded.single.prepared = (0, 0)
     ids = prompt_ids(tokens, key)
     started = time.perf_counter()
-    loaded.stepper.prefill(loaded.single, 0, ids)
+    loaded.stepper.prefill(loaded.single.tables, 0, ids)
     return {"seconds": time.perf_counter() - started, "tokens": tokens}
 
 

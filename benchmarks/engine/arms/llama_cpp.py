@@ -54,7 +54,7 @@ class Context:
         self.memory = lib.llama_get_memory(self.context)
         self.vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
         self.batch = lib.llama_batch_init(2048, 0, 1)
-        self.prepared: tuple[int, int] | None = None
+        self.prepared = (0, 0)
 
     def run(self, rows: list[tuple[int, int, int]], all_logits: bool) -> None:
         """One `llama_decode` over rows of (sequence, position, token)."""
@@ -86,12 +86,13 @@ class Context:
             self.run([(sequence, start + i, token) for i, token in enumerate(chunk)], all_logits=False)
 
     def prepare(self, streams: int, context: int) -> None:
-        """Bring every stream to `context` tokens, or back to them."""
-        if self.prepared != (streams, context):
+        """Bring the first streams to `context` tokens: computed the first time, cut back to them later."""
+        done = self.prepared[0] if self.prepared[1] == context else 0
+        if done == 0:
             lib.llama_memory_clear(self.memory, False)
-            for stream in range(streams):
-                self.prefill(stream, prompt_ids(context, stream))
-            self.prepared = (streams, context)
+        for stream in range(done, streams):
+            self.prefill(stream, prompt_ids(context, stream))
+        self.prepared = (max(done, streams), context)
         for stream in range(streams):
             self.forget(stream, context)
 
@@ -177,7 +178,7 @@ def rows(model: str, counts: list[int], context: int, repeats: int, warmup: int)
 def prefill(model: str, tokens: int, key: int) -> dict[str, Any]:
     """A prompt of `tokens` into an empty stream, up to its first new token."""
     loaded = models[model].single
-    loaded.prepared = None
+    loaded.prepared = (0, 0)
     lib.llama_memory_clear(loaded.memory, False)
     ids = prompt_ids(tokens, key)
     started = time.perf_counter()
