@@ -31,8 +31,8 @@ test: check ## style, types and tests, short cases
 test-long: check ## all tests with full counts and fresh seeds
 	GEARSHIFT_TEST_SEED=random $(PYTEST)
 
-bench-engine: $(VENV)/installed ## compare with other engines on this machine
-	$(BIN)/python -m benchmarks.engine
+bench-engine: $(VENV)/installed ## compare with other engines on this machine; BENCH="--quick" for a first look
+	$(BIN)/python -m benchmarks.engine $(BENCH)
 
 clean: ## remove what was built here; models stay in their cache folder
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .schemathesis

@@ -35,7 +35,7 @@ class Place:
         each = tokens // _kernel.BLOCK_TOKENS
         self.end = first_block + streams * each
         self.tables = np.arange(first_block, self.end, dtype=np.int32).reshape(streams, each)
-        self.prepared = (0, 0)
+        self.prepared: tuple[int, int] = (0, 0)
 
 
 class Loaded:

@@ -54,7 +54,7 @@ class Context:
         self.memory = lib.llama_get_memory(self.context)
         self.vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
         self.batch = lib.llama_batch_init(2048, 0, 1)
-        self.prepared = (0, 0)
+        self.prepared: tuple[int, int] = (0, 0)
 
     def run(self, rows: list[tuple[int, int, int]], all_logits: bool) -> None:
         """One `llama_decode` over rows of (sequence, position, token)."""
