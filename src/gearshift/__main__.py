@@ -1,0 +1,5 @@
+"""`python -m gearshift`."""
+
+from gearshift.cli import main
+
+main()
