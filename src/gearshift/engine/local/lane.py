@@ -30,6 +30,8 @@ Forward = Callable[[Batch], Chosen]
 """Runs a batch through the model. Raises whatever the kernel raises."""
 
 _LEAST_CHUNK = 32
+_FIRST_CHUNK = 256
+"""Rows of prompts beside running streams until steps were measured."""
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +78,7 @@ class Lane:
         self.seats = Seats(limits.seats, limits.context, len(vocabulary.pieces))
         self.meter = CostMeter()
         self._forward = forward
-        self._chunk = limits.rows
+        self._chunk = min(_FIRST_CHUNK, limits.rows)
         self._born = 0
 
     @property
