@@ -160,7 +160,7 @@ def forward_of(model: _kernel.Model, cache: _kernel.Cache, threads: _kernel.Thre
 def _entry(model: OpenModel, context: int) -> ModelEntry:
     """The catalogue's entry. A file outside the catalogue answers to its own name without the ending."""
     id = model.name if model.name in SOURCES else model.path.stem.lower()
-    return ModelEntry(id, context, model.renderer.has_template, int(model.path.stat().st_mtime), owner="local")
+    return ModelEntry(id, context, model.renderer.chat, int(model.path.stat().st_mtime), owner="local")
 
 
 def _default_cache_tokens(model: OpenModel, options: EngineOptions, budget: int) -> int:

@@ -17,7 +17,7 @@ class Renderer:
 
     def __init__(self, gguf: Gguf, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self.has_template = False
+        self.chat = False
 
     def encode(self, prompt: Prompt) -> array[int]:
         """Token ids of a prompt. Raises InvalidGeneration for a conversation."""
