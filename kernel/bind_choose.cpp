@@ -31,18 +31,18 @@ template <class T>
 void check_ids(const Vector<int32_t>& offsets, const Vector<int32_t>& ids, const Vector<T>& values, size_t rows,
                int vocab, const char* what) {
     expect(offsets.shape(0) == rows + 1 && offsets(0) == 0 && ids.shape(0) == values.shape(0) &&
-               size_t(offsets(rows)) == ids.shape(0), what);
+               size_t(offsets(rows)) == ids.shape(0),
+           what);
     for (size_t r = 0; r < rows; ++r) expect(offsets(r) <= offsets(r + 1), what);
     for (size_t i = 0; i < ids.shape(0); ++i) expect(ids(i) >= 0 && ids(i) < vocab, what);
 }
 
 nb::tuple choose_rows(Matrix<float> logits, Vector<float> temperature, Vector<int32_t> top_k, Vector<float> top_p,
                       Vector<float> min_p, Vector<uint64_t> seed, Vector<int32_t> choice, Vector<int32_t> position,
-                      Vector<float> presence_penalty, Vector<float> frequency_penalty,
-                      Vector<float> repetition_penalty, Vector<int32_t> count_offsets, Vector<int32_t> count_ids,
-                      Vector<int32_t> count_values, Vector<int32_t> bias_offsets, Vector<int32_t> bias_ids,
-                      Vector<float> bias_values, Vector<int32_t> mask_index, Matrix<uint32_t> masks, int top_logprobs,
-                      bool wide) {
+                      Vector<float> presence_penalty, Vector<float> frequency_penalty, Vector<float> repetition_penalty,
+                      Vector<int32_t> count_offsets, Vector<int32_t> count_ids, Vector<int32_t> count_values,
+                      Vector<int32_t> bias_offsets, Vector<int32_t> bias_ids, Vector<float> bias_values,
+                      Vector<int32_t> mask_index, Matrix<uint32_t> masks, int top_logprobs, bool wide) {
     size_t rows = logits.shape(0), vocab = logits.shape(1), top = size_t(top_logprobs);
     expect(vocab > 0 && vocab < size_t(1) << 30, "logits: expected [rows, vocab]");
     expect(top_logprobs >= 0 && top_logprobs <= MAX_TOP_LOGPROBS, "top_logprobs: expected 0 to MAX_TOP_LOGPROBS");

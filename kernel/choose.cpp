@@ -21,18 +21,18 @@ int32_t first_peak(const float* values, const std::vector<float>& peaks, int cou
     int32_t first = count;
     for (size_t g = 0; g < peaks.size(); ++g)
         if (peaks[g] == largest)
-            visit_peak(int(g), count, [&](int32_t i) { if (values[i] == largest && i < first) first = i; });
+            visit_peak(int(g), count, [&](int32_t i) {
+                if (values[i] == largest && i < first) first = i;
+            });
     return first;
 }
 
 }  // namespace
 
 Chooser::Chooser(int vocab, bool wide)
-    : vocab_(vocab), passes_(&choose_passes(wide)), peaks_(peak_count(vocab)),
-      adjusted_peaks_(peak_count(vocab)) {}
+    : vocab_(vocab), passes_(&choose_passes(wide)), peaks_(peak_count(vocab)), adjusted_peaks_(peak_count(vocab)) {}
 
-Choice Chooser::choose(const float* logits, const ChoiceParameters& p, int top, int32_t* top_ids,
-                       float* top_logprobs) {
+Choice Chooser::choose(const float* logits, const ChoiceParameters& p, int top, int32_t* top_ids, float* top_logprobs) {
     std::fill_n(top_ids, top, NO_TOKEN);
     std::fill_n(top_logprobs, top, NO_LOGPROB);
     bool fine = passes_->find_peaks(logits, vocab_, peaks_.data());
@@ -129,7 +129,7 @@ int32_t Chooser::sample(const float* values, float peak, int32_t peak_id, const 
     }
     if (p.min_p > 0) d.least = p.min_p < 1 ? float(plain_log(double(p.min_p))) : 0;
 
-    Place bound{-INFINITE, 0};
+    Standing bound{-INFINITE, 0};
     while (true) {
         Winner winner = passes_->draw(d, bound, noisy_score(d, first));
         bound = {d.values[winner.index], winner.index};

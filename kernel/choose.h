@@ -15,13 +15,13 @@
 //        min_p > 0:     z >= ln(min_p), that is, its probability is at least min_p of the largest
 //   6. Among the kept tokens the largest z + g(seed, choice, position, id) is chosen, ties to the lower id, where g is
 //      standard Gumbel noise: this is a sample of the softmax of the kept tokens (Gumbel 1954; "Gumbel-max trick").
-//      g comes from a counter-based hash (the idea is Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3";
-//      the mixing is of the xor-shift-multiply kind of SplitMix64, Steele et al. 2014), so no state is carried and a
-//      token's noise does not depend on what else is kept. Nothing is cut off with top_k = 0, top_p = 1, min_p = 0: a
+//      g comes from a counter-based hash (the idea is Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+//      3"; the mixing is of the xor-shift-multiply kind of SplitMix64, Steele et al. 2014), so no state is carried and
+//      a token's noise does not depend on what else is kept. Nothing is cut off with top_k = 0, top_p = 1, min_p = 0: a
 //      token is passed over only when the largest noise that its hash still allows cannot win.
 //
-// Failures: a row with a NaN or +inf logit, or a NaN or +inf after steps 1 to 3, or with nothing left after step 4, gets
-// NO_TOKEN and the log-probability NaN. -inf logits are allowed and never chosen.
+// Failures: a row with a NaN or +inf logit, or with a NaN or +inf that steps 1 to 3 make of an allowed id, or with
+// nothing left after step 4, gets NO_TOKEN and the log-probability NaN. -inf logits are allowed and never chosen.
 #pragma once
 #include <cstddef>
 #include <cstdint>

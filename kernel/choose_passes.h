@@ -5,7 +5,7 @@
 
 namespace gearshift {
 
-constexpr int LANES = 16;            // of every sum
+constexpr int LANES = 16;   // of every sum
 
 // Tables of peaks: within a span of 32 blocks of LANES values, the largest of each lane.
 constexpr int PEAK_SPAN = 32 * LANES;
@@ -18,7 +18,7 @@ void visit_peak(int peak, int count, Visit visit) {
 }
 
 // A place in an array of values that is sorted by id, and so also a place in the order of choose.h.
-struct Place {
+struct Standing {
     float value;
     int32_t index;
 };
@@ -29,8 +29,8 @@ struct Winner {
 };
 
 struct Mass {
-    double all;                      // sum of exp((value - peak) * inverse_temperature)
-    double before;                   // of the values before a place
+    double all;      // sum of exp((value - peak) * inverse_temperature)
+    double before;   // of the values before a place
 };
 
 // What the noise of a choice is keyed by, mixed.
@@ -47,9 +47,9 @@ struct Draw {
     const float* values;
     const int32_t* ids;
     int count;
-    float peak;                      // largest value
+    float peak;   // largest value
     float inverse_temperature;
-    float least;                     // least (value - peak) * inverse_temperature admitted
+    float least;   // least (value - peak) * inverse_temperature admitted
     NoiseKey key;
 };
 
@@ -63,9 +63,9 @@ struct ChoosePasses {
     void (*apply_mask)(const float* values, int count, const uint32_t* mask, float* out);
     // Sum of exp(value - peak); the same bits as mass(...).all at temperature 1.
     double (*whole_mass)(const float* values, int count, float peak);
-    Mass (*mass)(const float* values, int count, float peak, float inverse_temperature, Place place);
+    Mass (*mass)(const float* values, int count, float peak, float inverse_temperature, Standing place);
     // The largest z + noise of the values before `bound`, not less than `start`, which is one of them.
-    Winner (*draw)(const Draw&, Place bound, Winner start);
+    Winner (*draw)(const Draw&, Standing bound, Winner start);
 };
 
 // wide: compiled for AVX2, where the processor has it.

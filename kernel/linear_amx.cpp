@@ -1,16 +1,20 @@
-// Linear layers with AMX-INT8 (and AVX-512). Few rows take the AVX-512 way. From five rows on, weights are split exactly,
+// Linear layers with AMX-INT8 (and AVX-512). Few rows take the AVX-512 way. From five rows on, weights are split
+// exactly,
 //     w_int = 16 * plane1 + plane2      x_int = 128 * hi + lo
 // into byte planes, so that four tile products give the sum:
 //     S = 2048 * (plane1 . hi) + 16 * (plane1 . lo) + 128 * (plane2 . hi) + plane2 . lo
-//   4 bits: k = 16 kh + kl, u = n + 8 kl: plane1 = kh * q + (u >> 4), plane2 = kl * q + (u & 15) - 8 kl, both signed bytes
-//           (packing keeps plane1 within -128..127; plane2 is within -120..120)
-//   8 bits: q = 16 ch + cl: plane1 = k * (ch - 8), signed, plane2 = k * cl, unsigned
+//   4 bits, k = 16 kh + kl, u = n + 8 kl:
+//           plane1 = kh * q + (u >> 4)         signed; packing keeps it within -128..127
+//           plane2 = kl * q + (u & 15) - 8 kl  signed, within -120..120
+//   8 bits, q = 16 ch + cl:
+//           plane1 = k * (ch - 8)              signed
+//           plane2 = k * cl                    unsigned
 // kh * q and the like stay below 256, so one 16-bit multiplication makes two of them without a carry.
 // The planes of a tile live in a ring of four: two tiles ahead of the products, still in the first-level cache.
 //
 // Tile loads whose low 12 address bits equal those of stores in flight wait for them ("4K aliasing"): a prototype ran
-// up to twice as slow. Hence the layout: the hi and lo bytes of one tile of inputs fill half a page, the ring slot of
-// that tile lies in the same half (of another page), and result rows are 256 bytes apart.
+// up to twice as slow on another machine. Hence the layout: the hi and lo bytes of one tile of inputs fill half a page,
+// the ring slot of that tile lies in the same half (of another page), and result rows are 256 bytes apart.
 // Tested by emulation; not timed on the machine where it was written, which has no AMX.
 #include <algorithm>
 #include <cstring>
@@ -22,14 +26,14 @@ namespace gearshift {
 namespace {
 
 constexpr int SEGMENT_TILES = SEGMENT_K / TILE_K;
-constexpr int MOST_VNNI_ROWS = 4;          // up to here the AVX-512 way is faster
-constexpr int ROW_TILE = 16;               // rows of a full tile
-constexpr int PLANE = 1024;                // bytes of one plane of one tile: 16 rows of 64
-constexpr int SLOT = 2 * PLANE;            // both planes; also hi and lo of 16 rows
+constexpr int MOST_VNNI_ROWS = 4;   // up to here the AVX-512 way is faster
+constexpr int ROW_TILE = 16;        // rows of a full tile
+constexpr int PLANE = 1024;         // bytes of one plane of one tile: 16 rows of 64
+constexpr int SLOT = 2 * PLANE;     // both planes; also hi and lo of 16 rows
 constexpr int PAGE = 4096;
 constexpr int RING = 4 * SLOT;
-constexpr int RESULT_STRIDE = 256;         // bytes from row to row of the four sums of a row
-constexpr int AHEAD = 8192;                // distance of the prefetch, in bytes of weights
+constexpr int RESULT_STRIDE = 256;   // bytes from row to row of the four sums of a row
+constexpr int AHEAD = 8192;          // distance of the prefetch, in bytes of weights
 
 // Tile registers.
 enum { HIGH_1, LOW_1, HIGH_2, LOW_2, X_HIGH, X_LOW, PLANE_1, PLANE_2 };
@@ -124,16 +128,26 @@ struct Walk {
     const uint8_t* group;
     int tiles, row_tiles, record_bytes;
     int tile = 0, row_tile = 0;
-    int turns[2] = {0, 0};
+    unsigned turns = 0;   // bit h: which slot of half h is next
+    unsigned halves;      // 1, or 0 when the inputs are a single tile
+
+    Walk(const uint8_t* first, int tiles_of_row, int tiles_of_rows, int bytes)
+        : group(first), tiles(tiles_of_row), row_tiles(tiles_of_rows), record_bytes(bytes), halves(tiles > 1) {}
 
     const uint8_t* record() const { return group + size_t(tile) * size_t(record_bytes); }
 
-    // Of the ring; then goes on to the next tile. The two slots of a half take turns. With three tiles in use at a time
-    // two slots are enough for a half, since at most two of any three neighbours have the same parity, unless a row of
-    // inputs is a single tile.
-    int next_slot() {
-        const int half = tiles > 1 ? tile % 2 : (turns[0] + turns[1]) % 2;
-        const int slot = half + 2 * (turns[half]++ % 2);
+    // Of the ring; then goes on to the next tile. The two slots of a half take turns. Three tiles are in use at a time,
+    // and at most two of any three neighbours have the same parity, so two slots are enough for a half. A single tile
+    // of inputs has no neighbours of another parity: then all four slots take turns.
+    unsigned next_slot() {
+        unsigned slot;
+        if (halves) {
+            const unsigned half = unsigned(tile) & 1;
+            slot = half + 2 * (turns >> half & 1);
+            turns ^= 1u << half;
+        } else {
+            slot = turns++ & 3;
+        }
         if (++tile == tiles) {
             tile = 0;
             if (++row_tile == row_tiles) {
@@ -164,15 +178,15 @@ template <int BITS>
 void multiply_rows(const Linear& l, const float* row_scales, int rows, int height, const uint8_t* x, int group_begin,
                    int group_end, float* out, size_t stride, uint8_t* ring, uint8_t* sums) {
     const int tiles = l.tiles(), row_tiles = (rows + height - 1) / height;
-    Walk products{l.records + size_t(group_begin) * size_t(tiles) * l.record_bytes(), tiles, row_tiles,
-                  int(l.record_bytes())};
+    constexpr int record_bytes = BITS == 4 ? RECORD_4 : RECORD_8;
+    Walk products(l.records + size_t(group_begin) * size_t(tiles) * record_bytes, tiles, row_tiles, record_bytes);
     Walk planes = products;
     long left = long(group_end - group_begin) * row_tiles * tiles;
     auto expand_next = [&] {
         if (left-- <= 0) return;
         const uint8_t* record = planes.record();
         if (planes.row_tile == 0)
-            for (int i = 0; i < planes.record_bytes; i += 64)
+            for (int i = 0; i < record_bytes; i += 64)
                 _mm_prefetch(reinterpret_cast<const char*>(record + AHEAD + i), _MM_HINT_T1);
         uint8_t* slot = ring + planes.next_slot() * SLOT;
         BITS == 4 ? expand_4(record, slot) : expand_8(record, slot);

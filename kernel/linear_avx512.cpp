@@ -1,11 +1,12 @@
-// Linear layers with AVX-512 (F, BW, VNNI). Few rows: the codes meet both bytes of the activations in VPDPBUSD, straight
-// from memory. Many rows: a group's integers are expanded to int16 once and meet 16 rows in VPDPWSSD.
-// Tested by emulation; written without a machine that has these instructions, so no choice here was timed where it
-// was made (what an earlier prototype measured is in docs, and the thresholds are counts of instructions).
+// Linear layers with AVX-512 (F, BW, VNNI). Few rows: the codes meet both bytes of the activations in VPDPBUSD,
+// straight from memory. Many rows: a group's integers are expanded to int16 once and meet 16 rows in VPDPWSSD.
+// Tested by emulation; written on a machine without these instructions, so nothing here was timed: thresholds are
+// counts of instructions, and the distance of the prefetch is what a prototype liked on another machine.
 #include "linear_avx512.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "wide_intrinsics.h"
 
@@ -13,14 +14,23 @@ namespace gearshift {
 namespace {
 
 constexpr int SEGMENT_TILES = SEGMENT_K / TILE_K;
-constexpr int ROW_BYTES = 128;           // of one row in one tile, arranged: 64 hi and 64 lo, or 64 int16
-constexpr int ROW_BLOCK = 16;            // rows of one pass over expanded weights
-constexpr int FEW_BLOCK = 4;             // rows of one pass over codes
+constexpr int ROW_BYTES = 128;   // of one row in one tile, arranged: 64 hi and 64 lo, or 64 int16
+constexpr int ROW_BLOCK = 16;    // rows of one pass over expanded weights
+constexpr int FEW_BLOCK = 4;     // rows of one pass over codes
 constexpr int EXPANDED_TILE = GROUP * TILE_K * 2;
-constexpr int AHEAD = 8192;              // distance of the prefetch, in bytes of weights
+constexpr int AHEAD = 8192;   // distance of the prefetch, in bytes of weights
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 int tiles_of(int n_in) { return (n_in + TILE_K - 1) / TILE_K; }
+
+// f(0), f(1), ... with constants, so that arrays indexed by them stay in registers (a loop unrolled by the optimiser
+// comes too late for that in GCC 12).
+template <int COUNT, class F>
+INLINE inline void for_each(F f) {
+    [&]<int... I>(std::integer_sequence<int, I...>) INLINE {
+        (f(std::integral_constant<int, I>()), ...);
+    }(std::make_integer_sequence<int, COUNT>());
+}
 
 inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 inline __m512i widen_bytes(const uint8_t* p) {
@@ -61,8 +71,10 @@ void quantize_row(const float* in, Activations& out, int row) {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out.hi + begin + i), _mm512_cvtepi32_epi8(hi));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out.lo + begin + i), _mm512_cvtepi32_epi8(lo));
         const int32_t sum = _mm512_reduce_add_epi32(x);
-        if (i % BLOCK_K == 0) sums[i / BLOCK_K] = sum;
-        else sums[i / BLOCK_K] += sum;
+        if (i % BLOCK_K == 0)
+            sums[i / BLOCK_K] = sum;
+        else
+            sums[i / BLOCK_K] += sum;
     }
 }
 
@@ -74,7 +86,8 @@ struct Results {
     __m512 scale;
 
     Results(const Linear& l, int group, float* to, size_t step)
-        : out(to + size_t(group) * GROUP), stride(step),
+        : out(to + size_t(group) * GROUP),
+          stride(step),
           channels(__mmask16((1u << std::min(GROUP, l.n_out - group * GROUP)) - 1)),
           scale(_mm512_loadu_ps(l.scale + size_t(group) * GROUP)) {}
 
@@ -114,48 +127,57 @@ inline void prefetch_record(const uint8_t* record, int bytes) {
     for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(record + AHEAD + i), _MM_HINT_T1);
 }
 
-// One group. For each block H = sum of q * hi and L = sum of q * lo fit int16 (at most 32 * 15 * 64), so one VPDPWSSD of
-// (L, H) with (k, 128 k) adds k * (128 H + L); another two add n * (256 a + b).
+// H = sum of q * hi and L = sum of q * lo over one block of one row, of 16 channels.
+struct BlockSums {
+    __m512i h, l;
+};
+template <int... I>
+INLINE inline BlockSums block_sums(const __m512i (&q)[8], const uint8_t* row, std::integer_sequence<int, I...>) {
+    __m512i h = _mm512_setzero_si512(), l = h;
+    ((h = dot_bytes(h, q[I], row + 4 * I), l = dot_bytes(l, q[I], row + TILE_K + 4 * I)), ...);
+    return {h, l};
+}
+
+// One group. H and L fit int16 (at most 32 * 15 * 64), so one VPDPWSSD of (L, H) with (k, 128 k) adds k * (128 H + L);
+// another two add n * (256 a + b).
 template <int ROWS>
 void few_4(const Linear& l, const float* row_scales, const uint8_t* x, int group, const Results& results) {
     const int tiles = l.tiles();
     const uint8_t* record = l.records + size_t(group) * size_t(tiles) * RECORD_4;
-    const __m512i nibble = _mm512_set1_epi8(15);
+    const __m512i nibble = _mm512_set1_epi8(15), low_half = _mm512_set1_epi32(0xffff);
     for (int first = 0; first < tiles; first += SEGMENT_TILES) {
         __m512i sum[ROWS], high[ROWS];
-        for (int r = 0; r < ROWS; r++) sum[r] = high[r] = _mm512_setzero_si512();
+        for_each<ROWS>([&](auto r) INLINE { sum[r] = high[r] = _mm512_setzero_si512(); });
         const int end = std::min(first + SEGMENT_TILES, tiles);
         for (int t = first; t < end; t++, record += RECORD_4, x += few_tile_bytes(ROWS)) {
             prefetch_record(record, RECORD_4);
-            for (int b = 0; b < 2; b++) {
+            for_each<2>([&](auto b) INLINE {
                 __m512i q[8];
-                for (int v = 0; v < 4; v++) {
+                for_each<4>([&](auto v) INLINE {
                     const __m512i codes = load(record + 64 * (4 * b + v));
                     q[2 * v] = _mm512_and_si512(codes, nibble);
                     q[2 * v + 1] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
-                }
+                });
                 const __m512i k = widen_bytes(record + 512 + 16 * b);
                 const __m512i factors = _mm512_or_si512(k, _mm512_slli_epi32(k, 23));
-                for (int r = 0; r < ROWS; r++) {
-                    const uint8_t* row = x + r * ROW_BYTES + BLOCK_K * b;
-                    __m512i h = _mm512_setzero_si512(), low = _mm512_setzero_si512();
-                    for (int i = 0; i < 8; i++) {
-                        h = _mm512_dpbusd_epi32(h, q[i], broadcast(row + 4 * i));
-                        low = _mm512_dpbusd_epi32(low, q[i], broadcast(row + TILE_K + 4 * i));
-                    }
-                    const __m512i pair = _mm512_mask_mov_epi16(low, 0xaaaaaaaa, _mm512_slli_epi32(h, 16));
-                    sum[r] = _mm512_dpwssd_epi32(sum[r], pair, factors);
-                }
-            }
+                for_each<ROWS>([&](auto r) INLINE {
+                    const BlockSums block =
+                        block_sums(q, x + r * ROW_BYTES + BLOCK_K * b, std::make_integer_sequence<int, 8>());
+                    const __m512i pair =
+                        _mm512_or_si512(_mm512_and_si512(block.l, low_half), _mm512_slli_epi32(block.h, 16));
+                    sum[r] = dot_words(sum[r], pair, factors);
+                });
+            });
             const __m512i n = load(record + 544);
-            for (int r = 0; r < ROWS; r++) {
+            for_each<ROWS>([&](auto r) INLINE {
                 const uint8_t* numbers = x + ROWS * ROW_BYTES + 8 * r;
-                sum[r] = _mm512_dpwssd_epi32(sum[r], n, broadcast(numbers));
-                high[r] = _mm512_dpwssd_epi32(high[r], n, broadcast(numbers + 4));
-            }
+                sum[r] = dot_words(sum[r], n, numbers);
+                high[r] = dot_words(high[r], n, numbers + 4);
+            });
         }
-        for (int r = 0; r < ROWS; r++)
+        for_each<ROWS>([&](auto r) INLINE {
             results.put(r, row_scales[r], _mm512_add_epi32(sum[r], _mm512_slli_epi32(high[r], 8)), first == 0);
+        });
     }
 }
 
@@ -166,28 +188,24 @@ void few_8(const Linear& l, const float* row_scales, const uint8_t* x, int group
     const uint8_t* record = l.records + size_t(group) * size_t(tiles) * RECORD_8;
     for (int first = 0; first < tiles; first += SEGMENT_TILES) {
         __m512i sum[ROWS];
-        for (int r = 0; r < ROWS; r++) sum[r] = _mm512_setzero_si512();
+        for_each<ROWS>([&](auto r) INLINE { sum[r] = _mm512_setzero_si512(); });
         const int end = std::min(first + SEGMENT_TILES, tiles);
         for (int t = first; t < end; t++, record += RECORD_8, x += few_tile_bytes(ROWS)) {
             prefetch_record(record, RECORD_8);
-            for (int b = 0; b < 2; b++) {
+            for_each<2>([&](auto b) INLINE {
                 __m512i q[8];
-                for (int v = 0; v < 8; v++) q[v] = load(record + 64 * (8 * b + v));
+                for_each<8>([&](auto v) INLINE { q[v] = load(record + 64 * (8 * b + v)); });
                 const __m512i k = widen_bytes(record + 1024 + 16 * b);
-                for (int r = 0; r < ROWS; r++) {
-                    const uint8_t* row = x + r * ROW_BYTES + BLOCK_K * b;
-                    __m512i h = _mm512_setzero_si512(), low = _mm512_setzero_si512();
-                    for (int i = 0; i < 8; i++) {
-                        h = _mm512_dpbusd_epi32(h, q[i], broadcast(row + 4 * i));
-                        low = _mm512_dpbusd_epi32(low, q[i], broadcast(row + TILE_K + 4 * i));
-                    }
-                    h = _mm512_sub_epi32(h, broadcast(x + ROWS * ROW_BYTES + 8 * r + 4 * b));
-                    const __m512i block = _mm512_add_epi32(_mm512_slli_epi32(h, 7), low);
-                    sum[r] = _mm512_add_epi32(sum[r], _mm512_mullo_epi32(block, k));
-                }
-            }
+                for_each<ROWS>([&](auto r) INLINE {
+                    const BlockSums block =
+                        block_sums(q, x + r * ROW_BYTES + BLOCK_K * b, std::make_integer_sequence<int, 8>());
+                    const __m512i h = _mm512_sub_epi32(block.h, broadcast(x + ROWS * ROW_BYTES + 8 * r + 4 * b));
+                    const __m512i all = _mm512_add_epi32(_mm512_slli_epi32(h, 7), block.l);
+                    sum[r] = _mm512_add_epi32(sum[r], _mm512_mullo_epi32(all, k));
+                });
+            });
         }
-        for (int r = 0; r < ROWS; r++) results.put(r, row_scales[r], sum[r], first == 0);
+        for_each<ROWS>([&](auto r) INLINE { results.put(r, row_scales[r], sum[r], first == 0); });
     }
 }
 
@@ -254,16 +272,16 @@ template <int ROWS>
 void many(const uint8_t* w, const uint8_t* x, int tiles, int rows, const float* row_scales, int row,
           const Results& results, bool first) {
     __m512i sum[ROWS];
-    for (int r = 0; r < ROWS; r++) sum[r] = _mm512_setzero_si512();
+    for_each<ROWS>([&](auto r) INLINE { sum[r] = _mm512_setzero_si512(); });
     for (int t = 0; t < tiles; t++, x += ROW_BLOCK * ROW_BYTES, w += EXPANDED_TILE) {
         for (int i = 0; i < TILE_K / 2; i++) {
             const __m512i weights = load(w + 64 * i);
-            for (int r = 0; r < ROWS; r++)
-                sum[r] = _mm512_dpwssd_epi32(sum[r], weights, broadcast(x + r * ROW_BYTES + 4 * i));
+            for_each<ROWS>([&](auto r) INLINE { sum[r] = dot_words(sum[r], weights, x + r * ROW_BYTES + 4 * i); });
         }
     }
-    for (int r = 0; r < ROWS; r++)
+    for_each<ROWS>([&](auto r) INLINE {
         if (r < rows) results.put(row + r, row_scales[row + r], sum[r], first);
+    });
 }
 
 using ManyKernel = void (*)(const uint8_t*, const uint8_t*, int, int, const float*, int, const Results&, bool);
@@ -289,7 +307,8 @@ void multiply_many(const Linear& l, const Activations& in, int group_begin, int 
                 for (int row = 0; row < rows; row += ROW_BLOCK) {
                     const int here = std::min(ROW_BLOCK, rows - row);
                     const uint8_t* at = x + (size_t(row) * size_t(tiles) + size_t(first) * ROW_BLOCK) * ROW_BYTES;
-                    many_kernels[(here - 1) / 4](weights, at, count, here, in.scale + first_row, row, results, first == 0);
+                    many_kernels[(here - 1) / 4](weights, at, count, here, in.scale + first_row, row, results,
+                                                 first == 0);
                 }
             }
         }

@@ -61,7 +61,8 @@ void tile_load(const void* from, size_t stride) {
     TileState& s = tile_state;
     tile_zero<TILE>();
     for (int r = 0; r < s.rows[TILE]; r++)
-        std::memcpy(s.data[TILE][r], static_cast<const uint8_t*>(from) + size_t(r) * stride, size_t(s.bytes_per_row[TILE]));
+        std::memcpy(s.data[TILE][r], static_cast<const uint8_t*>(from) + size_t(r) * stride,
+                    size_t(s.bytes_per_row[TILE]));
 }
 template <int TILE>
 void tile_store(void* to, size_t stride) {
@@ -77,15 +78,17 @@ void tile_dot() {
     static_assert(SUM != A && SUM != B && A != B, "the three tiles of a product differ");
     TileState& s = tile_state;
     for (int tile : {SUM, A, B}) s.expect_configured(tile);
-    s.expect(s.rows[A] == s.rows[SUM] && s.bytes_per_row[A] == 4 * s.rows[B] && s.bytes_per_row[B] == s.bytes_per_row[SUM],
-             "the shapes of a product do not agree");
+    s.expect(
+        s.rows[A] == s.rows[SUM] && s.bytes_per_row[A] == 4 * s.rows[B] && s.bytes_per_row[B] == s.bytes_per_row[SUM],
+        "the shapes of a product do not agree");
     for (int m = 0; m < s.rows[SUM]; m++) {
         for (int n = 0; n < s.bytes_per_row[SUM] / 4; n++) {
             uint32_t sum;
             std::memcpy(&sum, s.data[SUM][m] + 4 * n, 4);
             for (int k = 0; k < s.rows[B]; k++)
                 for (int j = 0; j < 4; j++)
-                    sum += uint32_t(int32_t(int8_t(s.data[A][m][4 * k + j])) * int32_t(Second(s.data[B][k][4 * n + j])));
+                    sum +=
+                        uint32_t(int32_t(int8_t(s.data[A][m][4 * k + j])) * int32_t(Second(s.data[B][k][4 * n + j])));
             std::memcpy(s.data[SUM][m] + 4 * n, &sum, 4);
         }
     }

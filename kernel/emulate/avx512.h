@@ -61,9 +61,9 @@ using __mmask16 = uint16_t;
 using __mmask32 = uint32_t;
 enum { _MM_HINT_T1 };
 
-#define EMULATED(NAME, T, EXPRESSION)                                                  \
-    inline __m512i NAME(__m512i x, __m512i y) {                                        \
-        return emulated::each<T>(x, y, [](T a, T b) { return EXPRESSION; });           \
+#define EMULATED(NAME, T, EXPRESSION)                                        \
+    inline __m512i NAME(__m512i x, __m512i y) {                              \
+        return emulated::each<T>(x, y, [](T a, T b) { return EXPRESSION; }); \
     }
 EMULATED(_mm512_and_si512, uint64_t, a& b)
 EMULATED(_mm512_or_si512, uint64_t, a | b)
@@ -76,14 +76,15 @@ EMULATED(_mm512_mullo_epi16, uint16_t, uint32_t(a) * b)
 EMULATED(_mm512_mullo_epi32, uint32_t, a* b)
 #undef EMULATED
 
-#define EMULATED(NAME, T, EXPRESSION)                                                  \
-    inline __m512i NAME(__m512i x, unsigned n) {                                       \
-        return emulated::each<T>(x, x, [n](T a, T) { return EXPRESSION; });            \
+#define EMULATED(NAME, T, EXPRESSION)                                       \
+    inline __m512i NAME(__m512i x, unsigned n) {                            \
+        return emulated::each<T>(x, x, [n](T a, T) { return EXPRESSION; }); \
     }
 EMULATED(_mm512_slli_epi32, uint32_t, n > 31 ? 0 : a << n)
 EMULATED(_mm512_srli_epi32, uint32_t, n > 31 ? 0 : a >> n)
 EMULATED(_mm512_srai_epi32, int32_t, a >> std::min(n, 31u))
 EMULATED(_mm512_srli_epi16, uint16_t, n > 15 ? 0 : a >> n)
+EMULATED(_mm512_srli_epi64, uint64_t, n > 63 ? 0 : a >> n)
 #undef EMULATED
 
 inline void _mm_prefetch(const char*, int) {}
@@ -95,6 +96,11 @@ inline __m512i _mm512_loadu_si512(const void* p) {
 inline void _mm512_storeu_si512(void* p, __m512i x) { std::memcpy(p, &x, sizeof x); }
 inline __m128i _mm_loadu_si128(const __m128i* p) {
     __m128i x;
+    std::memcpy(&x, static_cast<const void*>(p), sizeof x);
+    return x;
+}
+inline __m256i _mm256_loadu_si256(const __m256i* p) {
+    __m256i x;
     std::memcpy(&x, static_cast<const void*>(p), sizeof x);
     return x;
 }
@@ -111,7 +117,10 @@ __m512i emulated_set1(T x) {
 inline __m512i _mm512_set1_epi8(char x) { return emulated_set1(int8_t(x)); }
 inline __m512i _mm512_set1_epi16(short x) { return emulated_set1(int16_t(x)); }
 inline __m512i _mm512_set1_epi32(int x) { return emulated_set1(int32_t(x)); }
-inline __m128i _mm_setr_epi32(int a, int b, int c, int d) { return emulated::bits(emulated::Lanes<int32_t, 16>{a, b, c, d}); }
+inline __m512i _mm512_set1_epi64(long long x) { return emulated_set1(int64_t(x)); }
+inline __m128i _mm_setr_epi32(int a, int b, int c, int d) {
+    return emulated::bits(emulated::Lanes<int32_t, 16>{a, b, c, d});
+}
 inline __m512i _mm512_broadcast_i32x4(__m128i x) {
     __m512i r;
     for (int i = 0; i < 4; i++) std::memcpy(r.byte + 16 * i, &x, 16);
@@ -119,6 +128,8 @@ inline __m512i _mm512_broadcast_i32x4(__m128i x) {
 }
 
 inline __m512i _mm512_cvtepu8_epi32(__m128i x) { return emulated::convert<uint8_t, uint32_t>(x); }
+inline __m512i _mm512_cvtepi8_epi16(__m256i x) { return emulated::convert<int8_t, int16_t>(x); }
+inline __m256i _mm512_cvtepi64_epi32(__m512i x) { return emulated::convert<int64_t, int32_t>(x); }
 inline __m256i _mm512_cvtepi32_epi16(__m512i x) { return emulated::convert<int32_t, int16_t>(x); }
 inline __m128i _mm512_cvtepi32_epi8(__m512i x) { return emulated::convert<int32_t, int8_t>(x); }
 
@@ -145,19 +156,19 @@ inline __m512i _mm512_mask_mov_epi16(__m512i base, __mmask32 mask, __m512i x) {
     return emulated::bits(r);
 }
 
-// sum + four products of unsigned bytes of a and signed bytes of b, without saturation.
-inline __m512i _mm512_dpbusd_epi32(__m512i sum, __m512i a, __m512i b) {
+// sum + products of two signed 16-bit words in every 32-bit lane, without saturation.
+[[gnu::noinline]] inline __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
+    auto r = emulated::as<uint32_t>(sum);
+    const auto x = emulated::as<int16_t>(a), y = emulated::as<int16_t>(b);
+    for (int i = 0; i < 32; i++) r[i / 2] += uint32_t(int32_t(x[i]) * int32_t(y[i]));
+    return emulated::bits(r);
+}
+// sum + products of four unsigned bytes of a and four signed bytes of b, without saturation.
+[[gnu::noinline]] inline __m512i _mm512_dpbusd_epi32(__m512i sum, __m512i a, __m512i b) {
     auto r = emulated::as<uint32_t>(sum);
     const auto x = emulated::as<uint8_t>(a);
     const auto y = emulated::as<int8_t>(b);
     for (int i = 0; i < 64; i++) r[i / 4] += uint32_t(int32_t(x[i]) * int32_t(y[i]));
-    return emulated::bits(r);
-}
-// sum + two products of signed 16-bit words, without saturation.
-inline __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
-    auto r = emulated::as<uint32_t>(sum);
-    const auto x = emulated::as<int16_t>(a), y = emulated::as<int16_t>(b);
-    for (int i = 0; i < 32; i++) r[i / 2] += uint32_t(int32_t(x[i]) * int32_t(y[i]));
     return emulated::bits(r);
 }
 inline int32_t _mm512_reduce_add_epi32(__m512i x) {

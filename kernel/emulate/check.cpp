@@ -1,5 +1,6 @@
 // Compares the emulated AVX-512 and AMX paths with the portable one, bit for bit, over random shapes, row counts and
-// weights that reach the bounds of linear.h. Usage: check SEED CASES. Prints the case that fails and exits with 1.
+// weights that reach the bounds of linear.h; and the products of attention.
+// Usage: check SEED CASES. Prints the case that fails and exits with 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,14 @@
 #include "../linear.h"
 #include "../linear_avx512.h"
 
+namespace gearshift::wide {
+void check_product(const int16_t* a, size_t a_stride, int rows, const int8_t* const* blocks, int count, int a_step,
+                   int quads, size_t quad_bytes, int columns, int32_t* out, size_t out_stride);
+}
+namespace gearshift::plain {
+decltype(wide::check_product) check_product;
+}
+
 using namespace gearshift;
 
 namespace {
@@ -24,7 +33,8 @@ bool one_in(int n) { return between(1, n) == 1; }
 
 // Memory that ends where it must not be passed: the check runs under the address sanitizer.
 struct Buffer {
-    explicit Buffer(size_t bytes) : size(bytes), data(static_cast<uint8_t*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64))) {
+    explicit Buffer(size_t bytes)
+        : size(bytes), data(static_cast<uint8_t*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64))) {
         for (size_t i = 0; i < bytes; i++) data[i] = uint8_t(random_bits());
     }
     ~Buffer() { std::free(data); }
@@ -37,7 +47,10 @@ struct Buffer {
 // One block of one channel: codes, k and n such that both AMX planes fit; `wild` reaches for the bounds.
 struct Block {
     int q[BLOCK_K], k, n;
-    bool planes_fit(int code) const { return (k >> 4) * code + ((n + 8 * (k & 15)) >> 4) >= -128 && (k >> 4) * code + ((n + 8 * (k & 15)) >> 4) <= 127; }
+    bool planes_fit(int code) const {
+        return (k >> 4) * code + ((n + 8 * (k & 15)) >> 4) >= -128 &&
+               (k >> 4) * code + ((n + 8 * (k & 15)) >> 4) <= 127;
+    }
     int weight(int i, int bits) const { return bits == 4 ? k * q[i] + n : k * (q[i] - 128); }
 };
 
@@ -47,8 +60,11 @@ Block random_block(int bits, bool wild, int64_t budget) {
         const bool calm = attempt > 4;
         const int most = bits == 4 ? 15 : 255, least = bits == 4 ? 0 : 1;
         const int style = between(0, 3);
-        for (int& q : b.q) q = style == 0 ? most : style == 1 ? least : style == 2 ? (one_in(2) ? least : most) : between(least, most);
-        b.k = bits == 8 ? (wild ? 15 : between(1, 15)) : wild && !calm ? between(200, 255) : between(0, calm ? 20 : 255);
+        for (int& q : b.q)
+            q = style == 0 ? most : style == 1 ? least : style == 2 ? (one_in(2) ? least : most) : between(least, most);
+        b.k = bits == 8       ? (wild ? 15 : between(1, 15))
+              : wild && !calm ? between(200, 255)
+                              : between(0, calm ? 20 : 255);
         b.n = bits == 8 ? 0 : wild && !calm ? between(-2050, 2050) : between(-b.k * 15, 15);
         if (attempt > 8) {
             b.k = bits == 8 ? 1 : 0;
@@ -58,7 +74,8 @@ Block random_block(int bits, bool wild, int64_t budget) {
         int64_t sum = 0;
         for (int i = 0; i < BLOCK_K; i++) sum += std::abs(b.weight(i, bits));
         bool fits = sum <= budget;
-        if (bits == 4) for (int q : b.q) fits &= b.planes_fit(q);
+        if (bits == 4)
+            for (int q : b.q) fits &= b.planes_fit(q);
         if (fits) return b;
     }
 }
@@ -81,11 +98,12 @@ struct Packed {
             int64_t budget = 0;
             for (int block = 0; block < 2 * tiles; block++) {
                 if (block % (SEGMENT_K / BLOCK_K) == 0) budget = int64_t(2147483647) / activation_limit(n_in);
-                // Beyond n_in, and in channels beyond n_out, weights are zero; so a block across the end is all zero here.
+                // Beyond n_in and n_out weights are zero; here a block across the end is zero as a whole.
                 const bool inside = c < n_out && (block + 1) * BLOCK_K <= n_in;
                 const Block b = random_block(bits, wild, inside ? budget : 0);
                 for (int i = 0; i < BLOCK_K; i++) budget -= std::abs(b.weight(i, bits));
-                put(b, c, block, records->data + (size_t(c / GROUP) * size_t(tiles) + size_t(block / 2)) * size_t(record_bytes));
+                put(b, c, block,
+                    records->data + (size_t(c / GROUP) * size_t(tiles) + size_t(block / 2)) * size_t(record_bytes));
             }
         }
         linear.scale = reinterpret_cast<const float*>(scale->data);
@@ -116,12 +134,15 @@ void fill_rows(float* in, int rows, int n_in, size_t stride) {
         const int style = between(0, 9);
         for (int i = 0; i < n_in; i++) row[i] = normal(random_bits);
         if (style == 0) std::fill(row, row + n_in, 0.0f);
-        if (style == 1) std::fill(row, row + n_in, -3.5f);              // every x_int at the limit
-        if (style == 2) for (int i = 0; i < n_in; i++) row[i] = one_in(2) ? 1.0f : -1.0f;
-        if (style == 3) row[between(0, n_in - 1)] = 1e5f;               // one outlier, the rest near zero
-        if (style == 4) for (int i = 0; i < n_in; i++) row[i] *= 1e-31f;
+        if (style == 1) std::fill(row, row + n_in, -3.5f);   // every x_int at the limit
+        if (style == 2)
+            for (int i = 0; i < n_in; i++) row[i] = one_in(2) ? 1.0f : -1.0f;
+        if (style == 3) row[between(0, n_in - 1)] = 1e5f;   // one outlier, the rest near zero
+        if (style == 4)
+            for (int i = 0; i < n_in; i++) row[i] *= 1e-31f;
         if (style == 5) row[between(0, n_in - 1)] = std::numeric_limits<float>::quiet_NaN();
-        if (style == 6) for (int i = 0; i < n_in; i++) row[i] = float(between(-8000, 8000)) + 0.5f;   // ties of rounding
+        if (style == 6)
+            for (int i = 0; i < n_in; i++) row[i] = float(between(-8000, 8000)) + 0.5f;   // ties of rounding
     }
 }
 
@@ -146,8 +167,8 @@ Case random_case() {
 
 bool same(const void* a, const void* b, size_t bytes, const char* path, const char* what, const Case& c) {
     if (std::memcmp(a, b, bytes) == 0) return true;
-    std::printf("%s differs from portable: %s; rows %d n_in %d n_out %d bits %d groups %d to %d\n", path, what, c.rows, c.n_in,
-                c.n_out, c.bits, c.group_begin, c.group_end);
+    std::printf("%s differs from portable: %s; rows %d n_in %d n_out %d bits %d groups %d to %d\n", path, what, c.rows,
+                c.n_in, c.n_out, c.bits, c.group_begin, c.group_end);
     return false;
 }
 
@@ -166,7 +187,8 @@ bool check(const Case& c, const LinearPath& path) {
     path.quantize(in.data(), in_stride, own, middle, c.rows);
     path.quantize(in.data(), in_stride, own, 0, middle);
     const size_t count = size_t(c.rows) * size_t(own.padded);
-    if (!same(expected.x, own.x, count * 2, path.name, "x", c) || !same(expected.hi, own.hi, count, path.name, "hi", c) ||
+    if (!same(expected.x, own.x, count * 2, path.name, "x", c) ||
+        !same(expected.hi, own.hi, count, path.name, "hi", c) ||
         !same(expected.lo, own.lo, count, path.name, "lo", c) ||
         !same(expected.block_sums, own.block_sums, count / BLOCK_K * 4, path.name, "block sums", c) ||
         !same(expected.scale, own.scale, size_t(c.rows) * 4, path.name, "scale", c))
@@ -182,6 +204,30 @@ bool check(const Case& c, const LinearPath& path) {
     return same(right.data(), out.data(), out.size() * 4, path.name, "results", c);
 }
 
+// The integer products of attention, with operands small enough that no sum overflows.
+bool check_attention_product() {
+    const int rows = between(1, 20), count = between(1, 4), quads = between(1, 40), columns = 16 * between(1, 8);
+    const size_t quad_bytes = size_t(columns) * 4, a_stride = size_t(count * quads * 4 + between(0, 9));
+    std::vector<int16_t> a(size_t(rows) * a_stride);
+    for (int16_t& x : a) x = int16_t(one_in(4) ? (one_in(2) ? 16383 : -16383) : between(-16383, 16383));
+    std::vector<std::vector<int8_t>> operands(size_t(count), std::vector<int8_t>(size_t(quads) * quad_bytes));
+    const int8_t* blocks[4] = {};
+    for (int i = 0; i < count; i++) {
+        for (int8_t& x : operands[size_t(i)]) x = int8_t(one_in(4) ? (one_in(2) ? 127 : -128) : between(-128, 127));
+        blocks[i] = operands[size_t(i)].data();
+    }
+    const size_t out_stride = size_t(columns + between(0, 5));
+    std::vector<int32_t> right(size_t(rows) * out_stride, 7), out = right;
+    plain::check_product(a.data(), a_stride, rows, blocks, count, quads * 4, quads, quad_bytes, columns, right.data(),
+                         out_stride);
+    wide::check_product(a.data(), a_stride, rows, blocks, count, quads * 4, quads, quad_bytes, columns, out.data(),
+                        out_stride);
+    if (right == out) return true;
+    std::printf("the products of attention differ: rows %d blocks %d quads %d columns %d\n", rows, count, quads,
+                columns);
+    return false;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -193,7 +239,7 @@ int main(int count, char** arguments) {
     const int cases = std::atoi(arguments[2]);
     for (int i = 0; i < cases; i++) {
         const Case c = random_case();
-        if (!check(c, linear_avx512) || !check(c, linear_amx)) return 1;
+        if (!check(c, linear_avx512) || !check(c, linear_amx) || !check_attention_product()) return 1;
     }
     std::printf("%d cases: avx512 and amx equal portable\n", cases);
     return 0;

@@ -1,0 +1,22 @@
+// The integer products of attention, compiled twice for the check: over emulated AVX-512 (WIDE), and in plain C++.
+#ifdef WIDE
+#define __AVX512VNNI__ 1
+#define __AVX512BW__ 1
+#define GEARSHIFT_PATH wide
+#include "avx512.h"
+#else
+#define GEARSHIFT_PATH plain
+#endif
+#include "../attention_product.h"
+
+namespace gearshift::GEARSHIFT_PATH {
+
+// blocks: `count` pointers.
+void check_product(const int16_t* a, size_t a_stride, int rows, const int8_t* const* blocks, int count, int a_step,
+                   int quads, size_t quad_bytes, int columns, int32_t* out, size_t out_stride) {
+    Operands b{{}, count, a_step, quads, quad_bytes};
+    for (int i = 0; i < count; i++) b.blocks[i] = blocks[i];
+    product(a, a_stride, rows, b, columns, out, out_stride);
+}
+
+}  // namespace gearshift::GEARSHIFT_PATH
