@@ -12,32 +12,22 @@ namespace {
 constexpr int BLOCKS_PER_CHUNK = CHUNK_TOKENS / BLOCK_TOKENS;
 static_assert(BLOCKS_PER_CHUNK == 4);
 
-// Everything that is kept per query of a tile.
 struct Workspace {
     int32_t* scores;    // [queries][CHUNK_TOKENS]
     int16_t* weights;   // [queries][CHUNK_TOKENS]
-    int32_t* sums;      // [queries][head_dim] of one chunk
     float* outputs;     // [queries][head_dim] merged so far
-    float* peaks;       // [queries] largest score so far
-    float* totals;      // [queries] sum of exponentials so far
-    float* units;       // [queries] value of one step of the chunk's weights; negative: nothing of the chunk is visible
-    float* factors;     // [queries][2] what the merged part and the new chunk are multiplied with
+    uint8_t* result;    // of one chunk
 };
 
-Workspace lay_out(uint8_t* scratch, int head_dim) {
+Workspace lay_out(uint8_t* scratch) {
     Workspace at;
     at.scores = reinterpret_cast<int32_t*>(scratch);
     scratch += MAX_TILE_QUERIES * CHUNK_TOKENS * sizeof(int32_t);
     at.weights = reinterpret_cast<int16_t*>(scratch);
     scratch += MAX_TILE_QUERIES * CHUNK_TOKENS * sizeof(int16_t);
-    at.sums = reinterpret_cast<int32_t*>(scratch);
-    scratch += MAX_TILE_QUERIES * head_dim * sizeof(int32_t);
     at.outputs = reinterpret_cast<float*>(scratch);
-    scratch += MAX_TILE_QUERIES * head_dim * sizeof(float);
-    at.peaks = reinterpret_cast<float*>(scratch);
-    at.totals = at.peaks + MAX_TILE_QUERIES;
-    at.units = at.totals + MAX_TILE_QUERIES;
-    at.factors = at.units + MAX_TILE_QUERIES;
+    scratch += MAX_TILE_QUERIES * MAX_HEAD_DIM * sizeof(float);
+    at.result = scratch;
     return at;
 }
 
@@ -123,8 +113,12 @@ float exp2_of(float x) {
     return lanes[0];
 }
 
-// Scores, weights and weighted sums of one chunk for all queries of the tile.
-void take_chunk(const AttentionTile& tile, int chunk, const Workspace& at) {
+inline void prefetch(const void* from, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const uint8_t*>(from) + i);
+}
+
+void attend_chunk(const AttentionTile& tile, int chunk, const ChunkResult& result, uint8_t* scratch) {
+    const Workspace at = lay_out(scratch);
     const int start = chunk * CHUNK_TOKENS, last = tile.position + tile.rows - 1;
     const int first = first_visible(tile, tile.position);
     const int block_begin = first > start ? (first - start) / BLOCK_TOKENS : 0;
@@ -134,9 +128,14 @@ void take_chunk(const AttentionTile& tile, int chunk, const Workspace& at) {
 
     alignas(64) float key_scales[CHUNK_TOKENS] = {}, value_scales[CHUNK_TOKENS] = {};
     Operands values{{}, 0, BLOCK_TOKENS, BLOCK_TOKENS / 4, size_t(dim) * 4};
+    const int32_t* table = tile.table + chunk * BLOCKS_PER_CHUNK;
     for (int b = block_begin; b < block_end; ++b) {
-        const uint8_t* block = tile.cache + size_t(tile.table[chunk * BLOCKS_PER_CHUNK + b]) * tile.block_stride;
+        const uint8_t* block = tile.cache + size_t(table[b]) * tile.block_stride;
         const auto* keys = reinterpret_cast<const int8_t*>(block);
+        // Values are needed soon, and so are the keys of the next chunk.
+        prefetch(block + plane, plane + 2 * BLOCK_TOKENS * sizeof(float));
+        if (start + CHUNK_TOKENS + b * BLOCK_TOKENS <= last)
+            prefetch(tile.cache + size_t(table[b + BLOCKS_PER_CHUNK]) * tile.block_stride, plane);
         __builtin_memcpy(key_scales + b * BLOCK_TOKENS, block + 2 * plane, BLOCK_TOKENS * sizeof(float));
         __builtin_memcpy(value_scales + b * BLOCK_TOKENS, block + 2 * plane + BLOCK_TOKENS * sizeof(float),
                          BLOCK_TOKENS * sizeof(float));
@@ -145,12 +144,11 @@ void take_chunk(const AttentionTile& tile, int chunk, const Workspace& at) {
         product(tile.queries, dim, queries, operand, BLOCK_TOKENS, at.scores + b * BLOCK_TOKENS, CHUNK_TOKENS);
     }
     for (int query = 0; query < queries; ++query) {
-        const int row = query / tile.group;
-        const Span span = visible(tile, tile.position + row, start);
+        const Span span = visible(tile, tile.position + query / tile.group, start);
         int16_t* weights = at.weights + query * CHUNK_TOKENS;
         if (span.begin >= span.end) {
             __builtin_memset(weights, 0, CHUNK_TOKENS * sizeof(int16_t));
-            at.units[query] = -1.0f;
+            result.units[query] = -1.0f;
             continue;
         }
         const float factor = tile.query_scales[query] * tile.score_scale;
@@ -158,46 +156,70 @@ void take_chunk(const AttentionTile& tile, int chunk, const Workspace& at) {
         const bool whole = span.begin == 0 && span.end == CHUNK_TOKENS;
         const Softmax now = whole ? soften<true>(scores, key_scales, value_scales, factor, span, weights)
                                   : soften<false>(scores, key_scales, value_scales, factor, span, weights);
-        at.units[query] = now.unit;
-        const float before = at.peaks[query], peak = now.peak > before ? now.peak : before;
-        const float old_factor = exp2_of(before - peak), new_factor = exp2_of(now.peak - peak);
-        at.totals[query] = at.totals[query] * old_factor + now.total * new_factor;
-        at.peaks[query] = peak;
-        at.factors[2 * query] = old_factor;
-        at.factors[2 * query + 1] = new_factor;
+        result.peaks[query] = now.peak;
+        result.totals[query] = now.total;
+        result.units[query] = now.unit;
     }
-    product(at.weights + block_begin * BLOCK_TOKENS, CHUNK_TOKENS, queries, values, dim, at.sums, dim);
-    for (int query = 0; query < queries; ++query) {
-        if (at.units[query] < 0.0f) continue;
-        const Floats unit = all(at.units[query]);
-        const Floats old_factor = all(at.factors[2 * query]), new_factor = all(at.factors[2 * query + 1]);
-        float* output = at.outputs + query * dim;
-        const int32_t* sums = at.sums + query * dim;
-        for (int d = 0; d < dim; d += LANES)
-            store(output + d, load(output + d) * old_factor + to_floats(load(sums + d)) * unit * new_factor);
+    product(at.weights + block_begin * BLOCK_TOKENS, CHUNK_TOKENS, queries, values, dim, result.sums, dim);
+}
+
+// One query's result while chunks are merged into it.
+struct Merged {
+    float peak = -3e38f, total = 0.0f;
+};
+
+void join(Merged& merged, float* output, const ChunkResult& result, int query, int dim) {
+    const float step = result.units[query];
+    if (step < 0.0f) return;
+    const float peak = result.peaks[query] > merged.peak ? result.peaks[query] : merged.peak;
+    // 2^0 is exactly 1, so the branch changes no bit.
+    const float old_factor = merged.peak == peak ? 1.0f : exp2_of(merged.peak - peak);
+    const float new_factor = result.peaks[query] == peak ? 1.0f : exp2_of(result.peaks[query] - peak);
+    merged.total = merged.total * old_factor + result.totals[query] * new_factor;
+    merged.peak = peak;
+    const Floats old = all(old_factor), unit = all(step), fresh = all(new_factor);
+    const int32_t* sums = result.sums + size_t(query) * dim;
+    for (int d = 0; d < dim; d += LANES)
+        store(output + d, load(output + d) * old + to_floats(load(sums + d)) * unit * fresh);
+}
+
+void finish(const AttentionTile& tile, int query, const Merged& merged, const float* output) {
+    const int dim = tile.head_dim;
+    float* to = tile.out + query / tile.group * tile.out_stride + query % tile.group * dim;
+    const Floats factor = all(merged.total > 0.0f ? 1.0f / merged.total : 0.0f);
+    for (int d = 0; d < dim; d += LANES) store(to + d, load(output + d) * factor);
+    hadamard(to, dim);
+}
+
+void attend(const AttentionTile& tile, uint8_t* scratch) {
+    const Workspace at = lay_out(scratch);
+    const int queries = tile.rows * tile.group, dim = tile.head_dim;
+    const ChunkResult result = lay_out_chunk_result(at.result, queries);
+    Merged merged[MAX_TILE_QUERIES];
+    __builtin_memset(at.outputs, 0, size_t(queries) * dim * sizeof(float));
+    const ChunkRange range = chunks_of(tile.position, tile.rows, tile.window);
+    for (int chunk = range.begin; chunk < range.end; ++chunk) {
+        attend_chunk(tile, chunk, result, scratch);
+        for (int query = 0; query < queries; ++query) join(merged[query], at.outputs + query * dim, result, query, dim);
+    }
+    for (int query = 0; query < queries; ++query) finish(tile, query, merged[query], at.outputs + query * dim);
+}
+
+void merge(const AttentionTile& tile, int query_begin, int query_end, uint8_t* results) {
+    const int queries = tile.rows * tile.group, dim = tile.head_dim;
+    const size_t bytes = chunk_result_bytes(queries, dim);
+    const ChunkRange range = chunks_of(tile.position, tile.rows, tile.window);
+    for (int query = query_begin; query < query_end; ++query) {
+        alignas(64) float output[MAX_HEAD_DIM] = {};
+        Merged merged;
+        for (int chunk = range.begin; chunk < range.end; ++chunk)
+            join(merged, output, lay_out_chunk_result(results + (chunk - range.begin) * bytes, queries), query, dim);
+        finish(tile, query, merged, output);
     }
 }
 
 }  // namespace
 
-void attend(const AttentionTile& tile, uint8_t* scratch) {
-    Workspace at = lay_out(scratch, tile.head_dim);
-    const int queries = tile.rows * tile.group, dim = tile.head_dim;
-    for (int query = 0; query < queries; ++query) {
-        at.peaks[query] = -3e38f;
-        at.totals[query] = 0.0f;
-    }
-    __builtin_memset(at.outputs, 0, size_t(queries) * dim * sizeof(float));
-    const int first = first_visible(tile, tile.position) / CHUNK_TOKENS;
-    const int last = (tile.position + tile.rows - 1) / CHUNK_TOKENS;
-    for (int chunk = first; chunk <= last; ++chunk) take_chunk(tile, chunk, at);
-    for (int query = 0; query < queries; ++query) {
-        const int row = query / tile.group;
-        float* to = tile.out + row * tile.out_stride + query % tile.group * dim;
-        const Floats factor = all(at.totals[query] > 0.0f ? 1.0f / at.totals[query] : 0.0f);
-        for (int d = 0; d < dim; d += LANES) store(to + d, load(at.outputs + query * dim + d) * factor);
-        hadamard(to, dim);
-    }
-}
+const AttentionPath attention = {attend, attend_chunk, merge};
 
 }  // namespace gearshift::GEARSHIFT_PATH

@@ -29,14 +29,47 @@ struct AttentionTile {
     size_t out_stride;
 };
 
-// Bytes of 64-byte aligned scratch memory that `attend` needs.
-constexpr size_t attention_scratch_bytes() {
-    return MAX_TILE_QUERIES * (CHUNK_TOKENS * (sizeof(int32_t) + sizeof(int16_t)) +
-                               MAX_HEAD_DIM * (sizeof(float) + sizeof(int32_t)) + 256);
+// What one chunk contributes to each query of a tile, before merging.
+struct ChunkResult {
+    float* peaks;     // [queries] largest score, in log2 units
+    float* totals;    // [queries] sum of 2^(score - peak)
+    float* units;     // [queries] value of one step of the integer weights; negative: nothing of the chunk is visible
+    int32_t* sums;    // [queries][head_dim] integer weights times values
+};
+constexpr size_t chunk_result_bytes(int queries, int head_dim) {
+    return (size_t(queries) * (3 + head_dim) * sizeof(float) + 63) / 64 * 64;
+}
+inline ChunkResult lay_out_chunk_result(uint8_t* memory, int queries) {
+    auto* floats = reinterpret_cast<float*>(memory);
+    return {floats, floats + queries, floats + 2 * queries, reinterpret_cast<int32_t*>(floats + 3 * queries)};
 }
 
-namespace portable { void attend(const AttentionTile& tile, uint8_t* scratch); }
-namespace avx2 { void attend(const AttentionTile& tile, uint8_t* scratch); }
-namespace avx512 { void attend(const AttentionTile& tile, uint8_t* scratch); }
+// The chunks that some row of a tile sees: [begin, end).
+struct ChunkRange {
+    int begin, end;
+};
+inline ChunkRange chunks_of(int position, int rows, int window) {
+    const int first = window > 0 && position >= window ? position - window + 1 : 0;
+    return {first / CHUNK_TOKENS, (position + rows - 1) / CHUNK_TOKENS + 1};
+}
+
+// Bytes of 64-byte aligned scratch memory that `attend` and `attend_chunk` need.
+constexpr size_t attention_scratch_bytes() {
+    return MAX_TILE_QUERIES * (CHUNK_TOKENS * (sizeof(int32_t) + sizeof(int16_t)) + MAX_HEAD_DIM * sizeof(float) + 64) +
+           chunk_result_bytes(MAX_TILE_QUERIES, MAX_HEAD_DIM);
+}
+
+struct AttentionPath {
+    // All of a tile.
+    void (*attend)(const AttentionTile& tile, uint8_t* scratch);
+    // The same in two halves, so that the chunks of a long sequence can be shared out: each chunk on its own, then,
+    // for some queries, all chunks of chunks_of() merged; `results` holds them one after the other.
+    void (*attend_chunk)(const AttentionTile& tile, int chunk, const ChunkResult& result, uint8_t* scratch);
+    void (*merge)(const AttentionTile& tile, int query_begin, int query_end, uint8_t* results);
+};
+
+namespace portable { extern const AttentionPath attention; }
+namespace avx2 { extern const AttentionPath attention; }
+namespace avx512 { extern const AttentionPath attention; }
 
 }  // namespace gearshift

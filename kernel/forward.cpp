@@ -20,6 +20,7 @@ constexpr int STREAM_ROWS = 8;    // up to here weights are read in one stream p
 constexpr int ROW_TILE = 64;       // rows per task of a linear layer: their activations fit the second level cache
 constexpr int GROUP_CHUNK = 8;     // output groups per task
 constexpr int HEAD_ROWS = 64;      // rows whose logits are in memory at once
+constexpr size_t MOST_RESULT_BYTES = size_t(64) << 20;   // of attention chunks; beyond, they are not shared out
 
 // The default rounding and denormal rules, whatever another library has set on the calling thread.
 class FloatRules {
@@ -104,12 +105,18 @@ private:
     };
     struct Tile {
         int row, rows;
+        int chunks = 0;       // of a global layer
+        size_t results = 0;   // offset of the results of its chunks
     };
 
+    // Rows of one sequence that stand together share what they read.
     void make_tiles() {
         if (rows_ == 0) return;
-        // Small enough that all members have something to do, even at the end.
-        const int fair = (rows_ * shape_.kv_heads + 4 * team_.count() - 1) / (4 * team_.count());
+        // Small enough that all members have something to do, even at the end; where even single rows are too few,
+        // chunks of the context are shared out.
+        const int tasks = 4 * team_.count();
+        const bool share_chunks = team_.count() > 1 && rows_ * shape_.kv_heads < tasks;
+        const int fair = share_chunks ? rows_ : (rows_ * shape_.kv_heads + tasks - 1) / tasks;
         const int most = std::clamp(fair, 1, MAX_TILE_QUERIES / group_);
         for (int row = 0; row < rows_;) {
             int end = row + 1;
@@ -121,6 +128,14 @@ private:
         std::stable_sort(tiles_.begin(), tiles_.end(), [&](const Tile& a, const Tile& b) {
             return size_t(a.rows) * in_.positions[a.row] > size_t(b.rows) * in_.positions[b.row];
         });
+        if (!share_chunks) return;
+        for (Tile& tile : tiles_) {
+            tile.chunks = chunks_of(in_.positions[tile.row], tile.rows, 0).end;
+            tile.results = results_bytes_;
+            results_bytes_ += size_t(tile.chunks) * shape_.kv_heads *
+                              chunk_result_bytes(tile.rows * group_, shape_.head_dim);
+        }
+        if (results_bytes_ > MOST_RESULT_BYTES) results_bytes_ = 0;
     }
 
     void lay_out(Layout& memory) {
@@ -132,6 +147,7 @@ private:
         gate_ = memory.take<float>(rows * shape_.d_ff);
         up_ = memory.take<float>(rows * shape_.d_ff);
         work_ = memory.take<float>(rows * shape_.d_model);
+        if (results_bytes_ > 0) chunk_results_ = memory.take<uint8_t>(results_bytes_);
         queries_ = memory.take<int16_t>(rows * q_width_);
         query_scales_ = memory.take<float>(rows * shape_.heads);
         const int head_rows = std::min(in_.choices, HEAD_ROWS);
@@ -331,28 +347,59 @@ private:
         }
     }
 
+    AttentionTile attention_tile(int index, const LayerWeights& weights, const Tile& tile, int kv) const {
+        const size_t first = (size_t(kv) * rows_ + tile.row) * group_;
+        AttentionTile job;
+        job.rows = tile.rows;
+        job.group = group_;
+        job.head_dim = shape_.head_dim;
+        job.position = in_.positions[tile.row];
+        job.window = weights.global ? 0 : shape_.sliding_window;
+        job.score_scale = shape_.attention_scale * 1.44269504f;
+        job.queries = queries_ + first * shape_.head_dim;
+        job.query_scales = query_scales_ + first;
+        job.table = in_.tables + size_t(in_.sequence_of[tile.row]) * in_.table_width;
+        job.cache = reinterpret_cast<const uint8_t*>(cache_.head(index, 0, kv).keys);
+        job.block_stride = shape_.kv_heads * cache_.shape().head_bytes();
+        job.out = attention_ + size_t(tile.row) * q_width_ + size_t(kv) * group_ * shape_.head_dim;
+        job.out_stride = q_width_;
+        return job;
+    }
+
     void attend(int index, const LayerWeights& weights, Member& own) {
-        const int kv_heads = shape_.kv_heads, dim = shape_.head_dim;
-        share(int(tiles_.size()) * kv_heads, [&](int task) {
-            const Tile& tile = tiles_[task / kv_heads];
-            const int kv = task % kv_heads;
-            const size_t first = (size_t(kv) * rows_ + tile.row) * group_;
-            AttentionTile job;
-            job.rows = tile.rows;
-            job.group = group_;
-            job.head_dim = dim;
-            job.position = in_.positions[tile.row];
-            job.window = weights.global ? 0 : shape_.sliding_window;
-            job.score_scale = shape_.attention_scale * 1.44269504f;
-            job.queries = queries_ + first * dim;
-            job.query_scales = query_scales_ + first;
-            job.table = in_.tables + size_t(in_.sequence_of[tile.row]) * in_.table_width;
-            job.cache = reinterpret_cast<const uint8_t*>(cache_.head(index, 0, kv).keys);
-            job.block_stride = cache_.shape().kv_heads * cache_.shape().head_bytes();
-            job.out = attention_ + size_t(tile.row) * q_width_ + size_t(kv) * group_ * dim;
-            job.out_stride = q_width_;
-            path_.attend(job, own.attention_scratch);
+        const int kv_heads = shape_.kv_heads, tasks = int(tiles_.size()) * kv_heads;
+        if (!chunk_results_) {
+            share(tasks, [&](int task) {
+                path_.attention->attend(attention_tile(index, weights, tiles_[task / kv_heads], task % kv_heads),
+                                        own.attention_scratch);
+            });
+            return;
+        }
+        // Few tasks: their chunks are shared out, in runs so that reading stays in order, and merged afterwards.
+        const int runs = (8 * team_.count() + tasks - 1) / tasks;
+        share(tasks * runs, [&](int i) {
+            const int task = i / runs, run = i % runs;
+            const AttentionTile tile = attention_tile(index, weights, tiles_[task / kv_heads], task % kv_heads);
+            const ChunkRange range = chunks_of(tile.position, tile.rows, tile.window);
+            const int count = range.end - range.begin, queries = tile.rows * group_;
+            for (int c = count * run / runs; c < count * (run + 1) / runs; ++c)
+                path_.attention->attend_chunk(tile, range.begin + c,
+                                              lay_out_chunk_result(results_of(task, c), queries), own.attention_scratch);
         });
+        team_.barrier();
+        share(tasks * group_, [&](int i) {
+            const int task = i / group_, head = i % group_;
+            const AttentionTile tile = attention_tile(index, weights, tiles_[task / kv_heads], task % kv_heads);
+            for (int row = 0; row < tile.rows; ++row)
+                path_.attention->merge(tile, row * group_ + head, row * group_ + head + 1, results_of(task, 0));
+        });
+    }
+
+    // Where the results of a task's chunk lie; a task is a tile and a key-value head.
+    uint8_t* results_of(int task, int chunk) const {
+        const Tile& tile = tiles_[task / shape_.kv_heads];
+        const size_t bytes = chunk_result_bytes(tile.rows * group_, shape_.head_dim);
+        return chunk_results_ + tile.results + (size_t(task % shape_.kv_heads) * tile.chunks + chunk) * bytes;
     }
 
     void choose(Member& own, int member) {
@@ -423,7 +470,8 @@ private:
     float *qkv_ = nullptr, *attention_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *work_ = nullptr;
     int16_t* queries_ = nullptr;
     float *query_scales_ = nullptr, *logits_ = nullptr;
-    uint8_t* head_arena_ = nullptr;
+    uint8_t *head_arena_ = nullptr, *chunk_results_ = nullptr;
+    size_t results_bytes_ = 0;
     std::atomic<bool> failed_{false};
 };
 

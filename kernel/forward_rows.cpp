@@ -125,6 +125,6 @@ namespace gearshift {
 const RowPath GEARSHIFT_TABLE(GEARSHIFT_PATH) = {
     GEARSHIFT_NAME(GEARSHIFT_PATH), GEARSHIFT_PATH::norm,  GEARSHIFT_PATH::add, GEARSHIFT_PATH::scale,
     GEARSHIFT_PATH::activate,       GEARSHIFT_PATH::query, GEARSHIFT_PATH::key, GEARSHIFT_PATH::value,
-    GEARSHIFT_PATH::attend,
+    &GEARSHIFT_PATH::attention,
 };
 }  // namespace gearshift

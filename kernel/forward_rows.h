@@ -35,8 +35,7 @@ struct RowPath {
     void (*query)(const float* in, const HeadForm& form, int16_t* out, float* scale);
     void (*key)(const float* in, const HeadForm& form, int8_t* plane, int offset, float* scales);
     void (*value)(const float* in, const HeadForm& form, int8_t* plane, int offset, float* scales);
-    // See attention.h.
-    void (*attend)(const AttentionTile& tile, uint8_t* scratch);
+    const AttentionPath* attention;
 };
 
 extern const RowPath rows_portable;
