@@ -30,6 +30,15 @@ def smollm2() -> OpenModel:
 
 
 @pytest.fixture(scope="session")
+def gemma() -> OpenModel:
+    """The model with sliding windows; tests that take it skip where it was never added."""
+    from gearshift.engine.local.load import open_model
+    from tests.models_for_tests.real import GEMMA, real_model_file
+
+    return open_model(GEMMA, real_model_file(GEMMA))
+
+
+@pytest.fixture(scope="session")
 def kernel_threads() -> _kernel.Threads:
     """One team of kernel threads for all tests."""
     from gearshift import _kernel

@@ -209,3 +209,20 @@ def test_a_bias_and_a_penalty_change_what_is_chosen(bench: Bench) -> None:
     (penalised,) = bench.alone(prompt, replace(GREEDY, frequency_penalty=2.0), 30)
     most = max(sum(t == token for t, _, _ in plain) for token, _, _ in plain)
     assert max(sum(t == token for t, _, _ in penalised) for token, _, _ in penalised) < most
+
+
+def test_sliding_windows_do_not_see_where_a_prompt_was_cached_or_cut(
+    gemma: OpenModel, kernel_threads: _kernel.Threads
+) -> None:
+    """A prompt longer than gemma's window of 512: cold in one piece, from the cache, and in pieces beside others."""
+    bench = Bench(gemma, kernel_threads)
+    draw = random.Random(8)
+    prompt = bench.ids("".join(TEXTS) * 4)[:580] + [draw.randrange(100, 200_000) for _ in range(40)]
+    cold = bench.alone(prompt, GREEDY, 12)
+    lane = bench.lane(tokens=4096, rows=100, stall_s=0.0)
+    others = [bench.turn(bench.ids(text), GREEDY, 30) for text in TEXTS]
+    first, second = bench.turn(prompt, GREEDY, 12), bench.turn(prompt, GREEDY, 12)
+    assert run(lane, [*others, first])[-1] == cold
+    assert run(lane, [second])[0] == cold
+    assert isinstance(second.outbox[0], Started)
+    assert second.outbox[0].cached_tokens == (len(prompt) - 1) // BLOCK_TOKENS * BLOCK_TOKENS
