@@ -224,6 +224,26 @@ def test_a_standard_turn_gets_a_seat_beside_an_endless_flow_of_fast_ones() -> No
     run(lane)
 
 
+def test_streams_advance_in_every_step_beside_a_long_prompt() -> None:
+    """The time allowed for a stall is 0 here, so a measured lane cuts prompts as small as it ever does."""
+    kernel = StandIn(200)
+    lane = lane_of(kernel, seats=2, context=2000)
+    stream, long = turn_of([1], GREEDY, 100), turn_of([2] * 1000, GREEDY, 1)
+    lane.add(stream)
+    run_step(lane)
+    lane.add(long)
+    run_step(lane)
+    steps = 0
+    while not long.started or long.open:
+        produced, computed = len(stream.outbox), kernel.computed
+        run_step(lane)
+        steps += 1
+        assert len(stream.outbox) == produced + 1
+        assert kernel.computed - computed <= 1 + 32
+    assert steps >= (1000 - 256) // 32
+    run(lane)
+
+
 def test_cancelling_frees_blocks_at_once() -> None:
     lane = lane_of(StandIn(100))
     turn = turn_of([4] * 100, Sampling(n=3), 50)
