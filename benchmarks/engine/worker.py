@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from benchmarks.engine.arms.lines import cpu_seconds_of
+
 CALL_TIMEOUT_S = 900.0
 LOG_TAIL = 2000
 
@@ -80,9 +82,7 @@ class Worker:
 
     def cpu_seconds(self) -> float:
         """Processor time that the process has taken so far, all threads, in seconds."""
-        # The command name, in parentheses, may hold spaces; utime and stime are the 12th and 13th field after it.
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds_of(self._process.pid)
 
     def close(self) -> None:
         """End the process: by closing its input, or by force when that does not help."""

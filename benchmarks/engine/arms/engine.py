@@ -10,20 +10,45 @@ import asyncio
 import time
 from typing import Any
 
+from benchmarks.engine.arms.lines import memory, serve
+from benchmarks.engine.arms.steps import step_read_bytes
 from benchmarks.engine.arms.timeline import Timeline, common_window
 from benchmarks.engine.prompts import prompt_ids
 from gearshift.caller import LOCAL
 from gearshift.conversation import RawTokens
-from gearshift.engine.protocol import Delta, Engine, Generation, Sampling
+from gearshift.engine.local.engine import LocalEngine
+from gearshift.engine.local.gguf import Gguf
+from gearshift.engine.local.load import EngineOptions
+from gearshift.engine.local.load import load as load_engine
+from gearshift.engine.local.shape import shape_of
+from gearshift.engine.protocol import Delta, Generation, Sampling
 
 SLACK = 32
 """Tokens beyond the asked ones, so that the streams run together for as long as asked."""
 
 runner = asyncio.Runner()
-engines: dict[str, Engine] = {}
+engines: dict[str, LocalEngine] = {}
 
 
-async def _stream(engine: Engine, prompt: list[int], tokens: int) -> Timeline:
+def load(name: str, path: str, threads: int, cache_tokens: int | None = None) -> dict[str, Any]:
+    """An engine with its default settings that serves one model file."""
+    started = time.perf_counter()
+    engines[name] = engine = load_engine([path], EngineOptions(threads=threads, cache_tokens=cache_tokens))
+    (resident,) = engine.resident
+    with Gguf.open(path) as gguf:
+        vocabulary = shape_of(gguf).vocab
+    return {
+        "seconds": time.perf_counter() - started,
+        "isa": resident.isa,
+        "weight_bytes": step_read_bytes(path),
+        "packed_bytes": resident.weights_bytes,
+        "cache_bytes": resident.cache_bytes,
+        "cache_tokens": resident.cache_tokens,
+        "vocabulary": vocabulary,
+    }
+
+
+async def _stream(engine: LocalEngine, prompt: list[int], tokens: int) -> Timeline:
     generation = Generation(
         turn_id=f"bench-{time.perf_counter_ns()}",
         model=engine.models()[0].id,
@@ -57,3 +82,7 @@ def prefill(model: str, tokens: int, key: int) -> dict[str, Any]:
     started = time.perf_counter()
     timeline = runner.run(_stream(engines[model], prompt, 1))
     return {"seconds": timeline.moments[0] - started, "tokens": tokens}
+
+
+if __name__ == "__main__":
+    serve({"load": load, "decode": decode, "prefill": prefill, "memory": memory})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 import socket
 import subprocess
@@ -17,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine.arms.lines import serve
+from benchmarks.engine.arms.lines import cpu_seconds_of, memory_of, serve
 from benchmarks.engine.arms.timeline import Timeline, common_window
 from benchmarks.engine.prompts import prompt_ids
 
@@ -73,7 +72,7 @@ class Stream(asyncio.Protocol):
 class Server:
     """The server's process, once it answers."""
 
-    def __init__(self, model: str, threads: int) -> None:
+    def __init__(self, model: str, threads: int, cache_tokens: int | None) -> None:
         self.port = _free_port()
         command = [
             str(Path(sys.executable).with_name("gearshift")),
@@ -83,11 +82,13 @@ class Server:
             "--port",
             str(self.port),
         ]
-        self._process = subprocess.Popen(command, env={**os.environ, "GEARSHIFT_THREADS": str(threads)}, stdout=2)
+        if cache_tokens is not None:
+            command += ["--cache-tokens", str(cache_tokens)]
+        self.process = subprocess.Popen(command, stdout=2)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
-            if self._process.poll() is not None:
-                raise RuntimeError(f"`{' '.join(command)}` ended with {self._process.returncode} before it served.")
+            if self.process.poll() is not None:
+                raise RuntimeError(f"`{' '.join(command)}` ended with {self.process.returncode} before it served.")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"`{' '.join(command)}` did not answer within {START_TIMEOUT_S:.0f} s.")
             time.sleep(0.1)
@@ -115,8 +116,7 @@ class Server:
         return str(listed["data"][0]["id"])
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds_of(self.process.pid)
 
     def request(self, prompt: list[int], tokens: int) -> bytes:
         body = json.dumps(
@@ -137,8 +137,8 @@ class Server:
         return head.encode() + body
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
+        self.process.terminate()
+        self.process.wait(60)
 
 
 def _free_port() -> int:
@@ -150,10 +150,10 @@ def _free_port() -> int:
 servers: dict[str, Server] = {}
 
 
-def load(name: str, path: str, threads: int) -> dict[str, Any]:
+def load(name: str, path: str, threads: int, cache_tokens: int | None = None) -> dict[str, Any]:
     """Start the server and wait until it answers."""
     started = time.perf_counter()
-    servers[name] = Server(path, threads)
+    servers[name] = Server(path, threads, cache_tokens)
     return {"seconds": time.perf_counter() - started, "model": servers[name].model}
 
 
@@ -196,6 +196,11 @@ def _own_cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def memory(model: str) -> dict[str, Any]:
+    """Resident memory of the server's process."""
+    return memory_of(servers[model].process.pid)
+
+
 def stop(model: str) -> dict[str, Any]:
     """End the server."""
     servers.pop(model).stop()
@@ -204,7 +209,7 @@ def stop(model: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        serve({"load": load, "decode": decode, "stop": stop})
+        serve({"load": load, "decode": decode, "memory": memory, "stop": stop})
     finally:
         for each in servers.values():
             each.stop()

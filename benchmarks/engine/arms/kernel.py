@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.engine.arms.lines import memory, serve
-from benchmarks.engine.arms.steps import Stepper
+from benchmarks.engine.arms.steps import Stepper, step_read_bytes
 from benchmarks.engine.prompts import prompt_ids
 from gearshift import _kernel
 from gearshift.engine.local.gguf import Gguf
 from gearshift.engine.local.shape import shape_of
-from gearshift.engine.local.weights import PLAIN_BITS, load_weights
+from gearshift.engine.local.weights import load_weights
 
 MAX_STREAMS = 32
 MANY_TOKENS = 512
@@ -61,14 +61,6 @@ class Loaded:
         place.prepared = (max(done, streams), context)
         return place.tables
 
-    def weight_bytes(self) -> int:
-        """Bytes of weights that a step must read: all matrices, the embedding only when it is the head as well."""
-        return sum(
-            size
-            for name, (_, size, _, _, bits) in self.weights.tensors.items()
-            if bits != PLAIN_BITS and (name != "token_embd.weight" or self.shape.tied_head)
-        )
-
 
 models: dict[str, Loaded] = {}
 
@@ -80,12 +72,7 @@ def load(name: str, path: str, threads: int) -> dict[str, Any]:
     return {
         "seconds": time.perf_counter() - started,
         "isa": loaded.model.isa,
-        "granted": _kernel.isa_paths(),
-        "weight_bytes": loaded.weight_bytes(),
-        "packed_bytes": int(loaded.weights.mapping.nbytes),
-        "cache_bytes": loaded.cache.bytes,
-        "cache_bytes_per_token": loaded.model.cache_bytes_per_token,
-        "vocabulary": loaded.shape.vocab,
+        "weight_bytes": step_read_bytes(path),
     }
 
 

@@ -1,4 +1,4 @@
-"""The worker's half of the line protocol: one JSON object a line in, one a line out.
+"""The worker's half of the line protocol: one JSON object a line in, one a line out; and what a process has used.
 
 Runs in every environment of the benchmark, the peers' included, so it needs the standard library only. A worker
 blocks on its standard input between two calls and so takes no processor time while others are measured.
@@ -36,15 +36,19 @@ def serve(operations: Mapping[str, Operation]) -> None:
 
 
 def memory() -> dict[str, Any]:
-    """Resident memory of this process in bytes: all of it, and the part that is mapped from files."""
-    fields: dict[str, int] = {}
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in ("VmRSS", "RssAnon", "RssFile", "VmHWM"):
-            fields[name] = int(value.split()[0]) * 1024
-    return {
-        "rss": fields["VmRSS"],
-        "anonymous": fields["RssAnon"],
-        "mapped": fields["RssFile"],
-        "peak": fields["VmHWM"],
-    }
+    """Resident memory of this process (see `memory_of`)."""
+    return memory_of("self")
+
+
+def memory_of(process: int | str) -> dict[str, Any]:
+    """Resident memory of a process in bytes: all of it, its anonymous and its mapped part, and the peak."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    parts = {"rss": "VmRSS", "anonymous": "RssAnon", "mapped": "RssFile", "peak": "VmHWM"}
+    return {name: int(fields[field].split()[0]) * 1024 for name, field in parts.items()}
+
+
+def cpu_seconds_of(process: int) -> float:
+    """Processor time that a process has taken so far, all threads, in seconds."""
+    # The command name, in parentheses, may hold spaces; utime and stime are the 12th and 13th field after it.
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

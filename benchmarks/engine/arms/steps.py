@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gearshift import _kernel
+from gearshift.engine.local.gguf import Gguf
+from gearshift.engine.local.shape import shape_of
+from gearshift.engine.local.weights import PLAIN_BITS, load_weights
 
 PREFILL_CHUNK = 512
 
@@ -38,6 +41,18 @@ def greedy_arguments(count: int, vocab: int) -> dict[str, NDArray[Any]]:
         "mask_index": np.full(count, -1, np.int32),
         "masks": np.zeros((0, (vocab + 31) // 32), np.uint32),
     }
+
+
+def step_read_bytes(path: str) -> int:
+    """Bytes of weights that a step must read: all matrices, the embedding only when it is the head as well."""
+    with Gguf.open(path) as gguf:
+        tied = shape_of(gguf).tied_head
+        sections = load_weights(gguf).tensors
+    return sum(
+        size
+        for name, (_, size, _, _, bits) in sections.items()
+        if bits != PLAIN_BITS and (name != "token_embd.weight" or tied)
+    )
 
 
 class Stepper:
