@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.engine.arms.lines import memory, serve
 from benchmarks.engine.arms.steps import step_read_bytes
-from benchmarks.engine.arms.timeline import Timeline, common_window
+from benchmarks.engine.arms.timeline import Timeline, common_window, slack
 from benchmarks.engine.prompts import prompt_ids
 from gearshift.caller import LOCAL
 from gearshift.conversation import RawTokens
@@ -22,9 +22,6 @@ from gearshift.engine.local.load import EngineOptions
 from gearshift.engine.local.load import load as load_engine
 from gearshift.engine.local.shape import shape_of
 from gearshift.engine.protocol import Delta, Generation, Sampling
-
-SLACK = 32
-"""Tokens beyond the asked ones, so that the streams run together for as long as asked."""
 
 runner = asyncio.Runner()
 engines: dict[str, LocalEngine] = {}
@@ -72,7 +69,9 @@ async def _streams(name: str, streams: int, context: int, tokens: int) -> list[T
 def decode(model: str, streams: int, context: int, new: int, warmup: int) -> dict[str, Any]:
     """Decode on `streams` turns at once; the rate while all of them run (see `timeline`)."""
     runner.run(_streams(model, streams, context, 1))
-    begin, end, tokens = common_window(runner.run(_streams(model, streams, context, warmup + new + SLACK)), warmup)
+    begin, end, tokens = common_window(
+        runner.run(_streams(model, streams, context, warmup + new + slack(streams))), warmup
+    )
     return {"seconds": end - begin, "tokens": tokens}
 
 

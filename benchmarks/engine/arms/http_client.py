@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.arms.lines import cpu_seconds_of, memory_of, serve
-from benchmarks.engine.arms.timeline import Timeline, common_window
+from benchmarks.engine.arms.timeline import Timeline, common_window, slack
 from benchmarks.engine.prompts import prompt_ids
 
 START_TIMEOUT_S = 300.0
 EVENT = b"data: {"
-SLACK = 32
-"""Tokens beyond the asked ones, so that the streams run together for as long as asked."""
 
 
 class Stream(asyncio.Protocol):
@@ -181,7 +179,7 @@ def decode(model: str, streams: int, context: int, new: int, warmup: int) -> dic
     own = _own_cpu()
     theirs = server.cpu_seconds()
     started = time.perf_counter()
-    timelines = asyncio.run(_streams(server, streams, context, warmup + new + SLACK))
+    timelines = asyncio.run(_streams(server, streams, context, warmup + new + slack(streams)))
     seconds = time.perf_counter() - started
     begin, end, tokens = common_window(timelines, warmup)
     cpu = {

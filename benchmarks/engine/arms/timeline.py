@@ -31,6 +31,12 @@ class Timeline:
         return Timeline(list(self.moments), [each * factor for each in self.tokens])
 
 
+def slack(streams: int) -> int:
+    """Tokens to produce beyond the asked ones, so that streams run together for long enough: they start one by one
+    while others already run, so the first may be ahead by about as many tokens as there are streams."""
+    return 2 * streams
+
+
 def common_window(streams: Sequence[Timeline], warmup: int) -> tuple[float, float, float]:
     """Begin and end of the time in which all streams run, and the tokens that arrived in it.
 
