@@ -49,8 +49,8 @@ def _with_minimums(blocks: F32, levels: int) -> U8:
     low_nibbles = (pairs[:, :, 0] & 15) | ((pairs[:, :, 1] & 15) << 4)
     parts_of_block = [heads]
     if levels == 31:
-        bits = (q >> 4) << np.arange(SUB_BLOCKS, dtype=np.uint8)[None, :, None]
-        parts_of_block.append(np.bitwise_or.reduce(bits, axis=1).astype(np.uint8))
+        bits = (q >> 4) * (1 << np.arange(SUB_BLOCKS, dtype=np.uint8))[None, :, None].astype(np.uint8)
+        parts_of_block.append(bits.sum(axis=1, dtype=np.uint8))
     parts_of_block.append(low_nibbles.reshape(len(q), -1))
     return np.concatenate(parts_of_block, axis=1)
 
