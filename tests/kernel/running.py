@@ -1,7 +1,7 @@
 """Runs the kernel for tests: a loaded model, sequences with scattered cache blocks, and steps over any mix of rows.
 
-It goes the way that the engine goes (our reader, our packing, our cache folder), so that a comparison with the reference
-judges all of it. What is expected of the results is the tests' business.
+It goes the way that the engine goes (our reader, our packing, our cache folder), so that a comparison with the
+reference judges all of it. What is expected of the results is the tests' business.
 """
 
 from __future__ import annotations

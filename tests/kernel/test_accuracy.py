@@ -1,0 +1,103 @@
+"""The kernel's logits against the float32 reference, and its error against that of a bfloat16 run.
+
+The bfloat16 run is the reference itself with every stored value rounded (tests/reference/rounding.py). How true that
+emulation is: on the first 576 tokens of the GPL's text it has 1.753% logit error on SmolLM2 (11.5% in the worst row),
+where a PyTorch bfloat16 run of the same model was measured at 1.75% (11%) on licence prose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.kernel.running import Bench, Loaded, Row
+from tests.models_for_tests.real import REAL_MODELS, stored_reference
+from tests.models_for_tests.synthetic import TYPES, VARIANTS, Synthetic
+from tests.reference.corpus import LONG, SHORT, corpus_tokens
+from tests.reference.decoder import Decoder
+from tests.reference.measures import Comparison
+from tests.reference.rounding import bfloat16
+from tests.reference.weights import ReferenceFile
+
+ROWS = 64
+SYNTHETIC_TOKENS = 160
+
+LEAST_TOP1 = 0.97
+MOST_PERPLEXITY_CHANGE = 0.01
+
+
+def compare_real(name: str, loaded: Loaded, count: int) -> tuple[Comparison, Comparison]:
+    """The kernel's run and the bfloat16 run, each against float32."""
+    tokens = corpus_tokens(name, count)
+    following = np.append(tokens[1:], -1)
+    exact, rounded = stored_reference(name), stored_reference(name, "bfloat16")
+    states, rounded_states = exact.states(tokens), rounded.states(tokens)
+    bench = Bench(loaded.model(), loaded.shape.vocab, count)
+    ours, bf16 = Comparison(), Comparison()
+    for begin in range(0, count, ROWS):
+        end = begin + ROWS
+        reference = exact.logits(states[begin:end])
+        result = bench.prompt(tokens[begin:end], begin=begin, choose=True)
+        assert result is not None and result.logits is not None
+        assert np.array_equal(result.ids, result.logits.argmax(axis=1))
+        ours.add(result.logits, reference, following[begin:end])
+        bf16.add(rounded.logits(rounded_states[begin:end]), reference, following[begin:end])
+    print(f"\n{name}\n  kernel:   {ours}\n  bfloat16: {bf16}")
+    return ours, bf16
+
+
+def check_real(ours: Comparison, bf16: Comparison) -> None:
+    assert ours.error <= bf16.error, f"kernel: {ours}; bfloat16: {bf16}"
+    assert ours.top1 >= LEAST_TOP1, str(ours)
+    assert abs(ours.perplexity_change) <= MOST_PERPLEXITY_CHANGE, str(ours)
+
+
+@pytest.mark.parametrize("name", REAL_MODELS)
+def test_real_model_is_as_good_as_bfloat16(name: str, real_model: Callable[[str], Loaded]) -> None:
+    check_real(*compare_real(name, real_model(name), SHORT))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", REAL_MODELS)
+def test_real_model_is_as_good_as_bfloat16_on_the_whole_corpus(name: str, real_model: Callable[[str], Loaded]) -> None:
+    check_real(*compare_real(name, real_model(name), LONG))
+
+
+def synthetic_comparison(path: Path, loaded: Loaded, vocab: int) -> tuple[Comparison, Comparison]:
+    """As `compare_real`, on random tokens."""
+    tokens = np.random.default_rng(11).integers(0, vocab, SYNTHETIC_TOKENS)
+    following = np.append(tokens[1:], -1)
+    file = ReferenceFile(path)
+    decoder, rounded = Decoder(file), Decoder(file, bfloat16)
+    reference = decoder.logits(decoder.hidden(tokens))
+    bench = Bench(loaded.model(), vocab, SYNTHETIC_TOKENS)
+    result = bench.step([Row(0, i, token) for i, token in enumerate(tokens.tolist())])
+    assert result.logits is not None
+    ours, bf16 = Comparison(), Comparison()
+    ours.add(result.logits, reference, following)
+    bf16.add(rounded.logits(rounded.hidden(tokens)), reference, following)
+    print(f"\n  kernel:   {ours}\n  bfloat16: {bf16}")
+    return ours, bf16
+
+
+SyntheticModel = Callable[[Synthetic], tuple[Path, Loaded]]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_architecture(name: str, synthetic_model: SyntheticModel) -> None:
+    path, loaded = synthetic_model(VARIANTS[name])
+    ours, _ = synthetic_comparison(path, loaded, VARIANTS[name].vocab)
+    assert ours.error < 0.03, str(ours)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_tensor_type(kind: str, synthetic_model: SyntheticModel) -> None:
+    model = replace(VARIANTS["llama"], kind=kind, embedding=kind)
+    path, loaded = synthetic_model(model)
+    ours, _ = synthetic_comparison(path, loaded, model.vocab)
+    assert ours.error < 0.03, str(ours)
