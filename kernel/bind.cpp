@@ -294,6 +294,8 @@ std::vector<std::string> isa_paths() {
 
 NB_MODULE(_kernel, m) {
     using namespace gearshift;
+    // An array of another type must not be converted: its numbers could change, and logits would go into the copy.
+    const auto strict = [](const char* name) { return nb::arg(name).noconvert(); };
     granted_paths();   // asks for AMX before any thread of ours starts
     m.attr("BLOCK_TOKENS") = BLOCK_TOKENS;
     m.attr("MAX_TOP_LOGPROBS") = MAX_TOP_LOGPROBS;
@@ -318,11 +320,12 @@ NB_MODULE(_kernel, m) {
              "config"_a, "tensors"_a, "isa"_a = "")
         .def_prop_ro("isa", [](const BoundModel& self) { return self.model.path().name; })
         .def_prop_ro("cache_bytes_per_token", [](const BoundModel& self) { return self.model.cache_shape().token_bytes(); })
-        .def("step", step, "cache"_a, "threads"_a, "tokens"_a, "positions"_a, "sequences"_a, "tables"_a, "chosen"_a,
-             "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a, "presence_penalty"_a,
-             "frequency_penalty"_a, "repetition_penalty"_a, "count_offsets"_a, "count_ids"_a, "count_values"_a,
-             "bias_offsets"_a, "bias_ids"_a, "bias_values"_a, "mask_index"_a, "masks"_a, "top_logprobs"_a = 0,
-             "logits"_a.none() = nb::none());
+        .def("step", step, "cache"_a, "threads"_a, strict("tokens"), strict("positions"), strict("sequences"),
+             strict("tables"), strict("chosen"), strict("temperature"), strict("top_k"), strict("top_p"), strict("min_p"),
+             strict("seed"), strict("choice"), strict("presence_penalty"), strict("frequency_penalty"),
+             strict("repetition_penalty"), strict("count_offsets"), strict("count_ids"), strict("count_values"),
+             strict("bias_offsets"), strict("bias_ids"), strict("bias_values"), strict("mask_index"), strict("masks"),
+             "top_logprobs"_a = 0, strict("logits").none() = nb::none());
     nb::class_<Cache>(m, "Cache")
         .def("__init__",
              [](Cache* self, const BoundModel& model, int blocks) { new (self) Cache(model.model.cache_shape(), blocks); },

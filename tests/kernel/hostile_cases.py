@@ -241,11 +241,13 @@ def missing_key(subject: Subject) -> None:
     _kernel.Model(subject.loaded.weights.mapping, config, dict(subject.loaded.weights.tensors))
 
 
-CASES |= {
-    "model: truncated mapping": truncated,
-    "model: missing tensor": missing_tensor,
-    "model: missing key": missing_key,
-}
+CASES.update(
+    {
+        "model: truncated mapping": truncated,
+        "model: missing tensor": missing_tensor,
+        "model: missing key": missing_key,
+    }
+)
 
 for field in ("layers", "d_model", "d_ff", "heads", "kv_heads", "head_dim", "vocab", "context", "global_every"):
     for number in (0, -1, 7, LARGEST, 2**40, float("nan"), "x", None):

@@ -63,7 +63,7 @@ def test_paths_agree_on_every_tensor_type(
 def test_paths_agree_on_real_models(name: str, real_model: Callable[[str], Loaded]) -> None:
     """Few rows: the portable path is slow."""
     loaded = real_model(name)
-    tokens = corpus_tokens(name, 40 if name == SMOLLM2 else 20)
+    tokens = corpus_tokens(name, 30 if name == SMOLLM2 else 12)
     check_paths(loaded, Sequences([tokens], [set(range(len(tokens)))], seed=74), runs=1, most_rows=20)
 
 

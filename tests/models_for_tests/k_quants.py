@@ -51,7 +51,7 @@ def _with_minimums(blocks: F32, levels: int) -> U8:
     if levels == 31:
         bits = (q >> 4) * (1 << np.arange(SUB_BLOCKS, dtype=np.uint8))[None, :, None].astype(np.uint8)
         parts_of_block.append(bits.sum(axis=1, dtype=np.uint8))
-    parts_of_block.append(low_nibbles.reshape(len(q), -1))
+    parts_of_block.append(low_nibbles.reshape(len(q), -1).astype(np.uint8))
     return np.concatenate(parts_of_block, axis=1)
 
 
