@@ -1,33 +1,170 @@
-"""From a prompt in our words to token ids. For now prompts that are text or tokens already; conversations need the
-model's template."""
+"""Prompts to token ids: through the model's chat template, or in a plain generic form when it has none.
+
+Only the template's own text may hold control tokens. Everything that others wrote is guarded while the template
+runs: an unused character is put behind every place where a control token could begin, and taken out again when the
+control tokens have been found. Encoded stretches are remembered, so a growing conversation costs its new part.
+
+The generic form, for models without a template: system text first, then `User: ...` and `Assistant: ...`
+paragraphs, parted by empty lines, ending in `Assistant:`.
+"""
 
 from __future__ import annotations
 
+import re
 from array import array
+from collections import OrderedDict
 from collections.abc import Sequence
+from datetime import datetime
+from threading import Lock
+from typing import Any
 
-from gearshift.conversation import Conversation, Prompt, RawText
+from gearshift.conversation import Conversation, Prompt, RawText, RawTokens
 from gearshift.engine.local.gguf import Gguf
-from gearshift.engine.local.tokenizer import Tokenizer
+from gearshift.engine.local.messages import FORMS, Abilities, abilities_of, messages_of
+from gearshift.engine.local.template import ChatTemplate, TemplateRefusal
+from gearshift.engine.local.template_filters import TemplateProblem
+from gearshift.engine.local.tokenizer import Tokenizer, whole_text
 from gearshift.engine.protocol import InvalidGeneration
+
+_REMEMBERED_CHARACTERS = 8_000_000
+"""Text whose ids are remembered, all stretches together: some dozens of long conversations."""
+_NAMES = {"system": "", "user": "User: ", "assistant": "Assistant:", "tool": "Tool: "}
 
 
 class Renderer:
-    """Renders prompts for one model."""
+    """The template and tokenizer of one model. Thread-safe.
+
+    Attributes:
+        tokenizer: the model's tokenizer.
+        chat: whether the model has a template of its own.
+    """
 
     def __init__(self, gguf: Gguf, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self.chat = False
+        """Raises BadModelFile: the template cannot be used."""
+        self.tokenizer = tokenizer
+        source = gguf.text("tokenizer.chat_template", "")
+        self.chat = bool(source)
+        names = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+        texts = {name: "" if id is None else tokenizer.token_text(id) for name, id in names.items()}
+        try:
+            self._template = ChatTemplate(source, texts) if source else None
+        except TemplateProblem as error:
+            raise gguf.bad(f"its chat template {error}") from None
+        self._able = abilities_of(source) if source else Abilities(tools=False, reasoning=False)
+        self._structure, self._plain = tokenizer.literals_for(source)
+        firsts = "".join(sorted({re.escape(text[0]) for text in self._structure.texts if text}))
+        # Behind the first visible character too: a token must not begin in the template and end in the content.
+        self._openings = re.compile(rf"(?:\A\s*\S|[{firsts}])" if firsts else r"\A\s*\S")
+        self._forms = FORMS
+        if self._template:
+            self._forms = FORMS[self._first_form() :]
+        self._known: OrderedDict[tuple[str, bool], array[int]] = OrderedDict()
+        self._known_size = 0
+        self._lock = Lock()
 
-    def encode(self, prompt: Prompt) -> array[int]:
-        """Token ids of a prompt. Raises InvalidGeneration for a conversation."""
-        if isinstance(prompt, Conversation):
-            raise InvalidGeneration("This model takes no conversations yet; use a plain prompt.", "prompt")
-        if isinstance(prompt, RawText):
-            begin = [self._tokenizer.bos] if self._tokenizer.adds_bos and self._tokenizer.bos is not None else []
-            return array("i", begin + self._tokenizer.encode(prompt.text))
-        return array("i", prompt.ids)
+    def encode(self, prompt: Prompt, now: datetime | None = None) -> array[int]:
+        """Token ids of a prompt, BOS included where the model expects it.
+
+        A conversation goes through the template. Raw text is the caller's whole prompt: control tokens in it count,
+        as they must for fill-in-the-middle or a template that the caller applied. Raw ids stay as they are.
+        `now` is what the template shows as the date; the present when None.
+
+        Raises:
+            InvalidGeneration: the template refuses the conversation, or fails on it.
+        """
+        match prompt:
+            case RawTokens(ids):
+                return array("i", ids)
+            case RawText(text):
+                return self._with_bos(array("i", self.tokenizer.encode(text, special=True)))
+            case Conversation():
+                parts = self._chat_parts(prompt, now or datetime.now()) if self._template else self._plain_parts(prompt)
+        ids = array("i")
+        after_special = True
+        for part in parts:
+            if isinstance(part, int):
+                ids.append(part)
+            else:
+                ids.extend(self._encoded(part, after_special))
+            after_special = isinstance(part, int)
+        return self._with_bos(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; control tokens have none."""
-        return self._tokenizer.decode(list(ids))
+        return self.tokenizer.decode(ids)
+
+    def _first_form(self) -> int:
+        """The first form in which the template drops no system message, tried once on a small conversation."""
+        for at, form in enumerate(FORMS):
+            messages: list[dict[str, Any]] = []
+            for role in ("system", "user", "assistant", "system", "user"):
+                messages.append({"role": role, "content": f"probe-{len(messages)}-text"})
+            try:
+                text = self._rendered(form(messages), datetime(2000, 1, 1))
+            except TemplateProblem:
+                continue
+            if text.count("probe-") == len(messages):
+                return at
+        return 0
+
+    def _rendered(self, messages: list[dict[str, Any]], now: datetime) -> str:
+        assert self._template
+        return self._template.render(messages, now)
+
+    def _chat_parts(self, prompt: Conversation, now: datetime) -> list[str | int]:
+        mark = _unused_character(prompt)
+        messages = messages_of(
+            prompt.items, self._able, lambda text: self._openings.sub(rf"\g<0>{mark}", whole_text(text))
+        )
+        text = ""
+        for form in self._forms:
+            try:
+                text = self._rendered(form(messages), now)
+                break
+            except TemplateRefusal as error:
+                if form is self._forms[-1]:
+                    raise InvalidGeneration(f"The model's chat template {error}.", "messages") from None
+            except TemplateProblem as error:
+                raise InvalidGeneration(f"The model's chat template {error}.", "messages") from None
+        parts = self._structure.split(whole_text(text))
+        return [part.replace(mark, "") if isinstance(part, str) else part for part in parts]
+
+    def _plain_parts(self, prompt: Conversation) -> list[str | int]:
+        """The generic form, a stretch per message, so that earlier ones keep their ids when others follow."""
+        parts: list[str | int] = []
+        for message in messages_of(prompt.items, self._able, whole_text):
+            space = " " if message["role"] == "assistant" and message["content"] else ""
+            parts.append(f"{_NAMES[message['role']]}{space}{message['content']}\n\n")
+        return [*parts, _NAMES["assistant"]]
+
+    def _encoded(self, text: str, after_special: bool) -> array[int]:
+        key = (text, after_special)
+        with self._lock:
+            if known := self._known.get(key):
+                self._known.move_to_end(key)
+                return known
+        ids = array("i", self.tokenizer.encode_plain(text, self._plain, after_special))
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = ids
+                self._known_size += len(text)
+                while self._known_size > _REMEMBERED_CHARACTERS and len(self._known) > 1:
+                    (oldest, _), _ = self._known.popitem(last=False)
+                    self._known_size -= len(oldest)
+        return ids
+
+    def _with_bos(self, ids: array[int]) -> array[int]:
+        bos = self.tokenizer.bos
+        # Templates often write BOS themselves; two would be one too many.
+        if self.tokenizer.adds_bos and bos is not None and (not ids or ids[0] != bos):
+            ids.insert(0, bos)
+        return ids
+
+
+def _unused_character(prompt: Conversation) -> str:
+    """A private character that occurs nowhere in the prompt."""
+    text = repr(prompt)
+    code = 0xF0000
+    while chr(code) in text or f"\\U{code:08x}" in text:
+        code += 1
+    return chr(code)

@@ -8,7 +8,7 @@ says that the text may hold such (`special=True`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -60,6 +60,7 @@ _STRUCTURE_TEXTS = _END_TEXTS | frozenset(
 )
 """Texts of tokens that are control tokens even where a file marks them otherwise."""
 _KEYS = ["bos", "eos", "eot", "eom", "unknown", "padding"]
+_TAG = re.compile(r"[<\[]\S+[>\]]")
 _BYTE_TEXT = re.compile("<0x([0-9A-F]{2})>")
 
 
@@ -97,12 +98,11 @@ class Tokenizer:
         self.ends = frozenset(id for id in ends if id is not None)
         adds_bos = not self._byte_level or gguf.text("tokenizer.ggml.pre", "default") in LLAMA3_NAMES
         self.adds_bos = gguf.flag("tokenizer.ggml.add_bos_token", adds_bos) and self.bos is not None
-        control, defined = self._of_kinds(CONTROL, UNKNOWN), self._of_kinds(USER_DEFINED)
-        self.control = Literals(control)
-        self._defined = Literals(defined)
-        self._all = Literals(control | defined)
+        self._control_ids, self._defined_ids = self._of_kinds(CONTROL, UNKNOWN), self._of_kinds(USER_DEFINED)
+        self._defined = Literals(self._defined_ids)
+        self._all = Literals(self._control_ids | self._defined_ids)
         ordinary = places.copy()
-        for text in control | self._of_kinds(BYTE):
+        for text in self._control_ids | self._of_kinds(BYTE):
             ordinary.pop(text, None)
         self._merging: _Merging = (
             BytePairs(gguf, ordinary) if self._byte_level else ScoredPieces(gguf, ordinary, places)
@@ -118,10 +118,19 @@ class Tokenizer:
         whole = self._whole(text)
         return self._join((self._all if special else self._defined).split(whole))
 
-    def encode_plain(self, text: str, after_special: bool = True) -> list[int]:
-        """Ids of a piece of a larger text; `after_special` says whether it begins the text or follows a control
-        token, which matters to vocabularies that put a space in front."""
-        return self._join(self._defined.split(text), after_special)
+    def literals_for(self, template: str) -> tuple[Literals, Literals]:
+        """The tokens that structure prompts under a chat template, and those that are literal in plain text.
+
+        Control tokens structure; so do user-defined ones, such as `<tool_call>`, that the template writes itself.
+        """
+        named = {text: id for text, id in self._defined_ids.items() if text in template and _TAG.fullmatch(text)}
+        plain = {text: id for text, id in self._defined_ids.items() if text not in named}
+        return Literals(self._control_ids | named), Literals(plain)
+
+    def encode_plain(self, text: str, literals: Literals, after_special: bool) -> list[int]:
+        """Ids of a stretch of plain text under `literals_for`; `after_special` says whether it begins the prompt or
+        follows a structuring token, which matters to vocabularies that put a space in front."""
+        return self._join(literals.split(text), after_special)
 
     def token_text(self, id: int) -> str:
         """The text of a token as the vocabulary has it; for templates and displays. Raises IndexError."""
@@ -147,7 +156,7 @@ class Tokenizer:
         """`token_bytes` of every id; made at the first use."""
         return [self.token_bytes(id) for id in range(self.vocab_size)]
 
-    def decode(self, ids: list[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are not UTF-8 become U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 

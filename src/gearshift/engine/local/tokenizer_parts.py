@@ -6,7 +6,7 @@ left to right in what is still free. What lies between the matches is the tokeni
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 _PREFIX = 6
 """Characters by which token texts are grouped: a text that lacks the prefix lacks all of the group, and thousands
@@ -24,6 +24,11 @@ class Literals:
                 groups.setdefault(text[:_PREFIX], []).append(text)
         self._groups = list(groups.items())
         self._ids = dict(texts)
+
+    @property
+    def texts(self) -> Collection[str]:
+        """The token texts."""
+        return self._ids.keys()
 
     def split(self, text: str) -> list[str | int]:
         """The text as free pieces (str, never empty) and token ids, in order."""
