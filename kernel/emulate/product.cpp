@@ -1,9 +1,11 @@
 // The integer products of attention, compiled twice for the check: over emulated AVX-512 (WIDE), and in plain C++.
 #ifdef WIDE
+#define GEARSHIFT_PATH wide
+#ifdef GEARSHIFT_EMULATE
 #define __AVX512VNNI__ 1
 #define __AVX512BW__ 1
-#define GEARSHIFT_PATH wide
 #include "avx512.h"
+#endif
 #else
 #define GEARSHIFT_PATH plain
 #endif
