@@ -20,7 +20,10 @@ extern const ChoosePasses choose_passes_avx2;
 
 const ChoosePasses& choose_passes(bool wide) {
 #ifdef GEARSHIFT_X86
-    if (wide && __builtin_cpu_supports("avx2")) return choose_passes_avx2;
+    // All that the flags of *_avx2.cpp allow the compiler to use.
+    if (wide && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+        __builtin_cpu_supports("bmi2"))
+        return choose_passes_avx2;
 #endif
     (void)wide;
     return choose_passes_baseline;
