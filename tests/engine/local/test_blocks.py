@@ -117,7 +117,7 @@ class PoolMachine(RuleBasedStateMachine):
                 assert any(not self.pool.promised_to_other(digest, number, 0) for number in living)
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [40, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_the_pool_under_any_sequence_of_uses(examples: int) -> None:
     stateful.run_state_machine_as_test(  # pyright: ignore[reportUnknownMemberType]
         PoolMachine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)

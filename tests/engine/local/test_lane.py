@@ -87,7 +87,7 @@ VISITS = st.lists(
 )
 
 
-@pytest.mark.parametrize("examples", [60, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [60, pytest.param(1500, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_every_turn_gets_its_own_answer_in_any_company(examples: int) -> None:
     @given(
         VISITS, st.integers(1, 6), st.sampled_from([8, 10, 14, 200]), st.sampled_from([1, 2, 7, 31, 32, 33, 100, 300])

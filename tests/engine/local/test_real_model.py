@@ -114,7 +114,7 @@ def random_prompt(bench: Bench, draw: random.Random) -> list[int]:
     return ids + [draw.randrange(100, 49152) for _ in range(draw.randrange(20))]
 
 
-@pytest.mark.parametrize("others", [24, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("others", [24, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_an_answer_is_the_same_alone_and_among_others(bench: Bench, others: int) -> None:
     draw = random.Random(20)
     probes = [(random_prompt(bench, draw), random_sampling(draw)) for _ in range(4)]
