@@ -79,7 +79,7 @@ class TurnEndpoint:
                         if request.stream:
                             await _begin_stream(client.send, headers)
                     written = answer.feed(batch)
-                    pace.note(sum(turn.produced for turn in turns))
+                    pace.note(turns[0].produced if len(turns) == 1 else sum(turn.produced for turn in turns))
                     if written:
                         await client.send({"type": "http.response.body", "body": written, "more_body": True})
             assert answer is not None, "a journey ends with an answer or an error"
