@@ -107,12 +107,6 @@ Softmax soften(const int32_t* scores, const float* key_scales, const float* valu
     return {peak, sum(totals), most > 1e-30f ? most / float(QUERY_LIMIT) : 0.0f};
 }
 
-float exp2_of(float x) {
-    float lanes[LANES];
-    store(lanes, exp2(all(x)));
-    return lanes[0];
-}
-
 inline void prefetch(const void* from, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const uint8_t*>(from) + i);
 }
@@ -173,8 +167,8 @@ void join(Merged& merged, float* output, const ChunkResult& result, int query, i
     if (step < 0.0f) return;
     const float peak = result.peaks[query] > merged.peak ? result.peaks[query] : merged.peak;
     // 2^0 is exactly 1, so the branch changes no bit.
-    const float old_factor = merged.peak == peak ? 1.0f : exp2_of(merged.peak - peak);
-    const float new_factor = result.peaks[query] == peak ? 1.0f : exp2_of(result.peaks[query] - peak);
+    const float old_factor = merged.peak == peak ? 1.0f : exp2(merged.peak - peak);
+    const float new_factor = result.peaks[query] == peak ? 1.0f : exp2(result.peaks[query] - peak);
     merged.total = merged.total * old_factor + result.totals[query] * new_factor;
     merged.peak = peak;
     const Floats old = all(old_factor), unit = all(step), fresh = all(new_factor);

@@ -27,23 +27,30 @@ struct Operands {
 template <int M, int V>
 inline void columns(const int16_t* const* a, const Operands& b, int column, int32_t* const* out) {
     __m512i sums[M][V];
+#pragma GCC unroll 6
     for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sums[m][v] = _mm512_setzero_si512();
     for (int block = 0; block < b.count; ++block) {
         const int8_t* at = b.blocks[block] + column * 4;
         for (int i = 0; i < b.quads; ++i, at += b.quad_bytes) {
             __m512i operand[V];
+#pragma GCC unroll 4
             for (int v = 0; v < V; ++v)
                 operand[v] = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + 32 * v)));
+#pragma GCC unroll 6
             for (int m = 0; m < M; ++m) {
                 int64_t four;
                 __builtin_memcpy(&four, a[m] + block * b.a_step + 4 * i, 8);
                 const __m512i row = _mm512_set1_epi64(four);
+#pragma GCC unroll 4
                 for (int v = 0; v < V; ++v) sums[m][v] = _mm512_dpwssd_epi32(sums[m][v], row, operand[v]);
             }
         }
     }
+#pragma GCC unroll 6
     for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) {
             const __m512i both = _mm512_add_epi32(sums[m][v], _mm512_srli_epi64(sums[m][v], 32));
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(out[m] + column + 8 * v), _mm512_cvtepi64_epi32(both));
@@ -53,29 +60,40 @@ constexpr int WIDTH = 8;
 
 #elif defined(__AVX2__)
 
-// 4 columns per register.
+// 4 columns per register. The empty asm keeps each sum in its register: left alone, the compiler reorders the unrolled
+// loop and spills.
 template <int M, int V>
 inline void columns(const int16_t* const* a, const Operands& b, int column, int32_t* const* out) {
     static_assert(V % 2 == 0);
     __m256i sums[M][V];
+#pragma GCC unroll 6
     for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sums[m][v] = _mm256_setzero_si256();
     for (int block = 0; block < b.count; ++block) {
         const int8_t* at = b.blocks[block] + column * 4;
         for (int i = 0; i < b.quads; ++i, at += b.quad_bytes) {
             __m256i operand[V];
+#pragma GCC unroll 4
             for (int v = 0; v < V; ++v)
                 operand[v] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * v)));
+#pragma GCC unroll 6
             for (int m = 0; m < M; ++m) {
                 int64_t four;
                 __builtin_memcpy(&four, a[m] + block * b.a_step + 4 * i, 8);
                 const __m256i row = _mm256_set1_epi64x(four);
-                for (int v = 0; v < V; ++v)
-                    sums[m][v] = _mm256_add_epi32(sums[m][v], _mm256_madd_epi16(row, operand[v]));
+#pragma GCC unroll 4
+                for (int v = 0; v < V; ++v) {
+                    __m256i sum = _mm256_add_epi32(sums[m][v], _mm256_madd_epi16(row, operand[v]));
+                    asm("" : "+x"(sum));
+                    sums[m][v] = sum;
+                }
             }
         }
     }
+#pragma GCC unroll 6
     for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
         for (int v = 0; v < V; v += 2) {
             const __m256i both = _mm256_hadd_epi32(sums[m][v], sums[m][v + 1]);
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(out[m] + column + 4 * v), _mm256_permute4x64_epi64(both, 0xd8));

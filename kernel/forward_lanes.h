@@ -2,6 +2,9 @@
 // the same order, so all paths give the same bits. Only for the sources that are compiled once per path.
 #pragma once
 #include <cstdint>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace gearshift::GEARSHIFT_PATH {
 namespace {
@@ -60,13 +63,32 @@ GEARSHIFT_OPERATOR(-)
 GEARSHIFT_OPERATOR(*)
 GEARSHIFT_OPERATOR(/)
 #undef GEARSHIFT_OPERATOR
-// When an operand is NaN the second one is returned, like MAXPS and MINPS.
+// a > b ? a : b, and a < b ? a : b, so the second one when an operand is NaN. That is MAXPS and MINPS, but the compiler
+// does not see it.
+GEARSHIFT_INLINE NativeFloat larger(NativeFloat a, NativeFloat b) {
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX__)
+    return _mm256_max_ps(a, b);
+#else
+    return a > b ? a : b;
+#endif
+}
+GEARSHIFT_INLINE NativeFloat smaller(NativeFloat a, NativeFloat b) {
+#if defined(__AVX512F__)
+    return _mm512_min_ps(a, b);
+#elif defined(__AVX__)
+    return _mm256_min_ps(a, b);
+#else
+    return a < b ? a : b;
+#endif
+}
 GEARSHIFT_INLINE Floats larger(Floats a, Floats b) {
-    GEARSHIFT_PARTS a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
+    GEARSHIFT_PARTS a.part[i] = larger(a.part[i], b.part[i]);
     return a;
 }
 GEARSHIFT_INLINE Floats smaller(Floats a, Floats b) {
-    GEARSHIFT_PARTS a.part[i] = a.part[i] < b.part[i] ? a.part[i] : b.part[i];
+    GEARSHIFT_PARTS a.part[i] = smaller(a.part[i], b.part[i]);
     return a;
 }
 GEARSHIFT_INLINE Floats magnitude(Floats a) {
@@ -88,38 +110,47 @@ GEARSHIFT_INLINE Ints to_ints(Floats a) {
     return out;
 }
 
-// Sums and maxima over lanes in one fixed tree.
+// Lane i joins lane i + 8, then i + 4, i + 2 and i + 1, whatever the registers: one fixed tree.
+template <class Join>
+GEARSHIFT_INLINE float fold_lanes(Floats a, Join join) {
+    for (int half = PARTS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) a.part[i] = join(a.part[i], a.part[i + half]);
+    NativeFloat lanes = a.part[0];
+    for (int half = NATIVE / 2; half > 0; half /= 2) {
+        NativeInt from;
+        for (int i = 0; i < NATIVE; ++i) from[i] = (i + half) % NATIVE;
+        lanes = join(lanes, __builtin_shuffle(lanes, from));
+    }
+    return lanes[0];
+}
 GEARSHIFT_INLINE float sum(Floats a) {
-    float lane[LANES];
-    store(lane, a);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-    return lane[0];
+    return fold_lanes(a, [](NativeFloat x, NativeFloat y) { return x + y; });
 }
 GEARSHIFT_INLINE float maximum(Floats a) {
-    float lane[LANES];
-    store(lane, a);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-    return lane[0];
+    return fold_lanes(a, [](NativeFloat x, NativeFloat y) { return larger(x, y); });
 }
 
 // 2^a for |a| <= 125 (clamped); relative error below 3e-7; exactly 1 for 0. Taylor series of 2^f on |f| <= 1/2.
+GEARSHIFT_INLINE NativeFloat exp2(NativeFloat a) {
+    const NativeFloat zero = {};
+    a = smaller(larger(a, zero - 125.0f), zero + 125.0f);
+    const NativeFloat shifted = a + ROUND;
+    const NativeFloat f = a - (shifted - ROUND);
+    NativeFloat p = 1.5403530e-4f * f + 1.3333558e-3f;
+    p = p * f + 9.6181291e-3f;
+    p = p * f + 5.5504109e-2f;
+    p = p * f + 2.4022651e-1f;
+    p = p * f + 6.9314718e-1f;
+    p = p * f + 1.0f;
+    return (NativeFloat)((NativeInt)p + (((NativeInt)shifted - ROUND_BITS) << 23));
+}
 GEARSHIFT_INLINE Floats exp2(Floats a) {
-    a = smaller(larger(a, all(-125.0f)), all(125.0f));
-    Floats out;
-    GEARSHIFT_PARTS {
-        const NativeFloat shifted = a.part[i] + ROUND;
-        const NativeFloat f = a.part[i] - (shifted - ROUND);
-        NativeFloat p = 1.5403530e-4f * f + 1.3333558e-3f;
-        p = p * f + 9.6181291e-3f;
-        p = p * f + 5.5504109e-2f;
-        p = p * f + 2.4022651e-1f;
-        p = p * f + 6.9314718e-1f;
-        p = p * f + 1.0f;
-        out.part[i] = (NativeFloat)((NativeInt)p + (((NativeInt)shifted - ROUND_BITS) << 23));
-    }
-    return out;
+    GEARSHIFT_PARTS a.part[i] = exp2(a.part[i]);
+    return a;
+}
+GEARSHIFT_INLINE float exp2(float a) {
+    const NativeFloat zero = {};
+    return exp2(zero + a)[0];
 }
 constexpr float LOG2_E = 1.44269504f;
 
