@@ -53,7 +53,9 @@ def _rates_table(comparison: Comparison) -> str:
         ratios = {arm: spread(paired_ratios(counted, measure, arm, peer)) if peer else None for arm in comparison.ours}
         peer_rate = spread(values_of(counted, peer, measure)) if peer else None
         bar = bar_for(comparison.isa, measure)
-        judged = [ratio.median for ratio in ratios.values() if ratio is not None]
+        # Judged by the slowest of our arms, and only when every arm that was measured has a pair left.
+        complete = all(ratios[arm] for arm, rate in measured.items() if rate)
+        judged = [ratio.median for ratio in ratios.values() if ratio is not None] if complete else []
         cells = [_title(measure), *(_rate(measure, found) for found in measured.values())]
         cells.append(
             f"{_rate(measure, peer_rate)} {peer.removeprefix('llama.cpp ')}" if peer and peer_rate else NOTHING

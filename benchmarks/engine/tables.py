@@ -32,7 +32,11 @@ def dropped_line(slices: Sequence[Slice], counted: Sequence[Slice]) -> str:
     """How many slices were left out, and by which rule."""
     if not slices:
         return "Nothing was measured."
-    return (
-        f"{len(slices) - len(counted)} of {len(slices)} slices left out (probe slower than "
-        f"{slow_limit(slices) * 1000:.1f} ms, {SLOW_FACTOR} times the best quartile)."
+    dropped = len(slices) - len(counted)
+    told = (
+        f"{dropped} of {len(slices)} slices left out (probe slower than {slow_limit(slices) * 1000:.1f} ms, "
+        f"{SLOW_FACTOR} times the best quartile)."
     )
+    if 2 * dropped > len(slices):
+        told += " **That is more than half: the machine was too busy for this run to count.**"
+    return told

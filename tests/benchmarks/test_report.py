@@ -59,3 +59,19 @@ def test_step_multiples_are_judged() -> None:
     assert row(text, "kernel | 4 rows")[2:] == ["2.00 (2.00–2.00)", "≤ 1.7", "**no**"]
     assert row(text, "kernel | 16 rows")[2:] == ["2.00 (2.00–2.00)", "≤ 3.3", "yes"]
     assert row(text, "kernel | 64 rows")[2:] == ["6.40 (6.40–6.40)", "≤ 11", "yes"]
+
+
+def test_an_arm_without_a_pair_leaves_the_row_unjudged() -> None:
+    found = comparison_with(kernel=300, engine=280, peer=100)
+    found.slices = [each for each in found.slices if each.arm != "engine"]
+    found.slices.append(Slice("decode-1", "engine", 9, 0, {"decode-1": 280.0}, 0.01, 1.0, 0.0, {}))
+    assert row(comparison_section(found), "one stream, decode")[7] == "–"
+
+
+def test_a_run_on_a_busy_machine_says_so() -> None:
+    found = comparison_with(kernel=300, engine=280, peer=100)
+    assert "more than half" not in comparison_section(found)
+    slow = Slice("decode-1", "engine", 9, 0, {"decode-1": 1.0}, 0.5, 1.0, 0.0, {})
+    found.slices += [slow] * (len(found.slices) + 1)
+    assert "25 of 49 slices left out" in comparison_section(found)
+    assert "more than half" in comparison_section(found)
