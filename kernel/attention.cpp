@@ -99,43 +99,44 @@ Softmax soften(const int32_t* scores, const float* key_scales, const float* valu
         values[v] = scaled;
     }
     const float most = maximum(largest);
-    const float steps = most > 1e-30f ? float(QUERY_LIMIT) / most : 0.0f;
+    const float steps = most > 1e-30f ? float(WEIGHT_LIMIT) / most : 0.0f;
     for (int v = 0; v < VECTORS; ++v) {
-        const Floats x = smaller(larger(values[v] * all(steps), all(0.0f)), all(float(QUERY_LIMIT)));
+        const Floats x = smaller(larger(values[v] * all(steps), all(0.0f)), all(float(WEIGHT_LIMIT)));
         store_short(weights + v * LANES, to_ints(x));
     }
-    return {peak, sum(totals), most > 1e-30f ? most / float(QUERY_LIMIT) : 0.0f};
+    return {peak, sum(totals), most > 1e-30f ? most / float(WEIGHT_LIMIT) : 0.0f};
 }
 
 inline void prefetch(const void* from, size_t bytes) {
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const uint8_t*>(from) + i);
 }
 
-void attend_chunk(const AttentionTile& tile, int chunk, const ChunkResult& result, uint8_t* scratch) {
+template <class Key>
+void attend_keys(const AttentionTile& tile, int chunk, const ChunkResult& result, uint8_t* scratch) {
     const Workspace at = lay_out(scratch);
     const int start = chunk * CHUNK_TOKENS, last = tile.position + tile.rows - 1;
     const int first = first_visible(tile, tile.position);
     const int block_begin = first > start ? (first - start) / BLOCK_TOKENS : 0;
     const int block_end = last - start >= CHUNK_TOKENS ? BLOCKS_PER_CHUNK : (last - start) / BLOCK_TOKENS + 1;
     const int queries = tile.rows * tile.group, dim = tile.head_dim;
-    const size_t plane = size_t(BLOCK_TOKENS) * dim;
+    const size_t plane = size_t(BLOCK_TOKENS) * dim, key_plane = plane * sizeof(Key);
 
     alignas(64) float key_scales[CHUNK_TOKENS] = {}, value_scales[CHUNK_TOKENS] = {};
-    Operands values{{}, 0, BLOCK_TOKENS, BLOCK_TOKENS / 4, size_t(dim) * 4};
+    Operands<int8_t> values{{}, 0, BLOCK_TOKENS, BLOCK_TOKENS / 4, size_t(dim) * 4};
     const int32_t* table = tile.table + chunk * BLOCKS_PER_CHUNK;
     for (int b = block_begin; b < block_end; ++b) {
         const uint8_t* block = tile.cache + size_t(table[b]) * tile.block_stride;
-        const auto* keys = reinterpret_cast<const int8_t*>(block);
+        const uint8_t *block_values = block + key_plane, *scales = block_values + plane;
         // Values are needed soon, and so are the keys of the next chunk.
-        prefetch(block + plane, plane + 2 * BLOCK_TOKENS * sizeof(float));
+        prefetch(block_values, plane + 2 * BLOCK_TOKENS * sizeof(float));
         if (start + CHUNK_TOKENS + b * BLOCK_TOKENS <= last)
-            prefetch(tile.cache + size_t(table[b + BLOCKS_PER_CHUNK]) * tile.block_stride, plane);
-        __builtin_memcpy(key_scales + b * BLOCK_TOKENS, block + 2 * plane, BLOCK_TOKENS * sizeof(float));
-        __builtin_memcpy(value_scales + b * BLOCK_TOKENS, block + 2 * plane + BLOCK_TOKENS * sizeof(float),
+            prefetch(tile.cache + size_t(table[b + BLOCKS_PER_CHUNK]) * tile.block_stride, key_plane);
+        __builtin_memcpy(key_scales + b * BLOCK_TOKENS, scales, BLOCK_TOKENS * sizeof(float));
+        __builtin_memcpy(value_scales + b * BLOCK_TOKENS, scales + BLOCK_TOKENS * sizeof(float),
                          BLOCK_TOKENS * sizeof(float));
-        values.blocks[values.count++] = keys + plane;
-        const Operands operand{{keys}, 1, dim, dim / 4, size_t(BLOCK_TOKENS) * 4};
-        product(tile.queries, dim, queries, operand, BLOCK_TOKENS, at.scores + b * BLOCK_TOKENS, CHUNK_TOKENS);
+        values.blocks[values.count++] = reinterpret_cast<const int8_t*>(block_values);
+        const Operands<Key> keys{{reinterpret_cast<const Key*>(block)}, 1, dim, dim / 4, size_t(BLOCK_TOKENS) * 4};
+        product(tile.queries, dim, queries, keys, BLOCK_TOKENS, at.scores + b * BLOCK_TOKENS, CHUNK_TOKENS);
     }
     for (int query = 0; query < queries; ++query) {
         const Span span = visible(tile, tile.position + query / tile.group, start);
@@ -155,6 +156,10 @@ void attend_chunk(const AttentionTile& tile, int chunk, const ChunkResult& resul
         result.units[query] = now.unit;
     }
     product(at.weights + block_begin * BLOCK_TOKENS, CHUNK_TOKENS, queries, values, dim, result.sums, dim);
+}
+
+void attend_chunk(const AttentionTile& tile, int chunk, const ChunkResult& result, uint8_t* scratch) {
+    tile.fine_keys ? attend_keys<int16_t>(tile, chunk, result, scratch) : attend_keys<int8_t>(tile, chunk, result, scratch);
 }
 
 // One query's result while chunks are merged into it.

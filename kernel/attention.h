@@ -1,8 +1,8 @@
 // Attention of a few rows of one sequence over the cache, for the query heads that share one key-value head.
 //
 // Keys are taken in chunks of CHUNK_TOKENS at absolute positions. Within a chunk everything that is summed is an exact
-// integer: 15-bit queries times 8-bit keys, then 15-bit softmax weights (value scale included, one scale per query and
-// chunk) times 8-bit values. Chunks are merged in ascending order by the online softmax rule (Milakov and Gimelshein
+// integer: queries times keys, then 15-bit softmax weights (value scale included, one scale per query and chunk) times
+// 8-bit values. Keys are coarse (8 bits, with 15-bit queries) or fine (13 bits, as are their queries), as cache.h says. Chunks are merged in ascending order by the online softmax rule (Milakov and Gimelshein
 // 2018). So a row's result depends on its own position and keys only, not on how rows are put into tiles.
 #pragma once
 #include <cstddef>
@@ -13,10 +13,19 @@ namespace gearshift {
 constexpr int CHUNK_TOKENS = 128;
 constexpr int MAX_TILE_QUERIES = 64;   // rows times query heads per key-value head
 constexpr int MAX_HEAD_DIM = 256;
-constexpr int QUERY_LIMIT = 16256;     // |q| and softmax weights; 127 * 128, so that a split into 8-bit halves fits
+constexpr int WEIGHT_LIMIT = 16256;    // of softmax weights; 127 * 128, so that a split into 8-bit halves fits
+
+// Largest magnitudes of the integers of queries and keys. Fine ones get the same share of an int32 sum over a head.
+constexpr int query_limit(bool fine_keys) { return fine_keys ? 2896 : 16256; }
+constexpr int key_limit(bool fine_keys) { return fine_keys ? 2896 : 127; }
+constexpr bool score_fits(bool fine_keys) {
+    return int64_t(MAX_HEAD_DIM) * query_limit(fine_keys) * key_limit(fine_keys) <= INT32_MAX;
+}
+static_assert(score_fits(false) && score_fits(true));
 
 struct AttentionTile {
     int rows, group, head_dim;   // group: query heads per key-value head
+    bool fine_keys;
     int position;                // of the first row; the others follow
     int window;                  // positions a row looks back on, itself included; 0: all
     float score_scale;           // attention scale times log2(e)

@@ -2,10 +2,13 @@
 // sequences: block tables come from above, and forward.cpp checks them.
 //
 // A block of one layer and key-value head, with D = head_dim and 32 positions p:
-//     keys    int8 [D / 4][32][4]   dims 4i .. 4i+3 of every position: a score is a sum over quads of dims
+//     keys    int8 [D / 4][32][4]   dims 4i .. 4i+3 of every position: a score is a sum over quads of dims; int16 when fine
 //     values  int8 [8][D][4]        positions 4i .. 4i+3 of every dim: an output is a sum over quads of positions
 //     key_scales, value_scales  float [32] each
-// Both products then read their 8-bit operand in the same shape: quads of the summed index, side by side.
+// Both products then read their operand in the same shape: quads of the summed index, side by side.
+//
+// Fine keys are for models that norm queries and keys: their norms' weights make scores so large that the rounding of
+// 8-bit keys would be most of the model's error.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,13 +22,15 @@ constexpr int BLOCK_TOKENS = 32;
 
 struct CacheShape {
     int layers = 0, kv_heads = 0, head_dim = 0;
-    size_t head_bytes() const { return size_t(BLOCK_TOKENS) * (2 * head_dim + 2 * sizeof(float)); }
+    bool fine_keys = false;
+    size_t key_bytes() const { return (fine_keys ? sizeof(int16_t) : sizeof(int8_t)) * head_dim; }
+    size_t head_bytes() const { return BLOCK_TOKENS * (key_bytes() + head_dim + 2 * sizeof(float)); }
     size_t token_bytes() const { return size_t(layers) * kv_heads * head_bytes() / BLOCK_TOKENS; }
     bool operator==(const CacheShape&) const = default;
 };
 
 struct CacheHead {
-    int8_t* keys;
+    uint8_t* keys;
     int8_t* values;
     float* key_scales;
     float* value_scales;
@@ -42,9 +47,9 @@ public:
 
     CacheHead head(int layer, int block, int kv_head) const {
         uint8_t* at = pages_.data() + ((size_t(layer) * blocks_ + block) * shape_.kv_heads + kv_head) * shape_.head_bytes();
-        const size_t plane = size_t(BLOCK_TOKENS) * shape_.head_dim;
-        auto* scales = reinterpret_cast<float*>(at + 2 * plane);
-        return {reinterpret_cast<int8_t*>(at), reinterpret_cast<int8_t*>(at + plane), scales, scales + BLOCK_TOKENS};
+        uint8_t* values = at + BLOCK_TOKENS * shape_.key_bytes();
+        auto* scales = reinterpret_cast<float*>(values + BLOCK_TOKENS * shape_.head_dim);
+        return {at, reinterpret_cast<int8_t*>(values), scales, scales + BLOCK_TOKENS};
     }
 
     // Marks slot `offset` of `block` as written by step `stamp`; false when that step has written it already.

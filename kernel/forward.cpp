@@ -323,7 +323,7 @@ private:
                 angles_row = row;
             }
             const float* from = qkv_ + size_t(row) * qkv_stride_ + size_t(head) * dim;
-            HeadForm form{dim, nullptr, nullptr, shape_.rms_eps, cosine, sine, shape_.rope_interleaved};
+            HeadForm form{dim, cache_.shape().fine_keys, nullptr, nullptr, shape_.rms_eps, cosine, sine, shape_.rope_interleaved};
             if (head < heads) {
                 if (weights.q_bias) form.bias = weights.q_bias + size_t(head) * dim;
                 form.norm = weights.q_norm;
@@ -353,13 +353,14 @@ private:
         job.rows = tile.rows;
         job.group = group_;
         job.head_dim = shape_.head_dim;
+        job.fine_keys = cache_.shape().fine_keys;
         job.position = in_.positions[tile.row];
         job.window = weights.global ? 0 : shape_.sliding_window;
         job.score_scale = shape_.attention_scale * 1.44269504f;
         job.queries = queries_ + first * shape_.head_dim;
         job.query_scales = query_scales_ + first;
         job.table = in_.tables + size_t(in_.sequence_of[tile.row]) * in_.table_width;
-        job.cache = reinterpret_cast<const uint8_t*>(cache_.head(index, 0, kv).keys);
+        job.cache = cache_.head(index, 0, kv).keys;
         job.block_stride = shape_.kv_heads * cache_.shape().head_bytes();
         job.out = attention_ + size_t(tile.row) * q_width_ + size_t(kv) * group_ * shape_.head_dim;
         job.out_stride = q_width_;

@@ -27,6 +27,8 @@ struct Shape {
     bool qkv_bias, qk_norm, post_norms, gelu;
     float embedding_scale;
     bool tied_head, rope_factors;
+
+    CacheShape cache_shape() const { return {layers, kv_heads, head_dim, qk_norm}; }
 };
 
 // Where a tensor lies in the mapping; bits 32 is plain float32.
@@ -89,7 +91,7 @@ public:
 
     const Shape& shape() const { return shape_; }
     const Path& path() const { return path_; }
-    CacheShape cache_shape() const { return {shape_.layers, shape_.kv_heads, shape_.head_dim}; }
+    CacheShape cache_shape() const { return shape_.cache_shape(); }
 
     // Throws std::invalid_argument, before anything is written, for whatever is out of range. One step at a time runs on
     // a model, a cache and a team; further callers wait.

@@ -101,8 +101,8 @@ void check_choices(const Shape& shape, const StepInput& in) {
 }  // namespace
 
 void check_step(const Shape& shape, Cache& cache, const StepInput& in) {
-    require(cache.shape() == CacheShape{shape.layers, shape.kv_heads, shape.head_dim},
-            "the cache was made for another model: its layers, heads or head_dim differ");
+    require(cache.shape() == shape.cache_shape(),
+            "the cache was made for another model: its layers, heads, head_dim or kind of keys differ");
     check_choices(shape, in);
     check_rows(shape, cache, in);
 }

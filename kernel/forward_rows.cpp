@@ -88,16 +88,22 @@ void query(const float* in, const HeadForm& form, int16_t* out, float* scale_out
     alignas(64) float head[MAX_HEAD_DIM];
     alignas(64) int32_t integers[MAX_HEAD_DIM];
     finish(in, form, head);
-    *scale_out = to_integers(head, form.head_dim, float(QUERY_LIMIT), integers);
+    *scale_out = to_integers(head, form.head_dim, float(query_limit(form.fine_keys)), integers);
     for (int i = 0; i < form.head_dim; ++i) out[i] = int16_t(integers[i]);
 }
 
-void key(const float* in, const HeadForm& form, int8_t* plane, int offset, float* scales) {
+void key(const float* in, const HeadForm& form, uint8_t* plane, int offset, float* scales) {
     alignas(64) float head[MAX_HEAD_DIM];
     alignas(64) int32_t integers[MAX_HEAD_DIM];
     finish(in, form, head);
-    scales[offset] = to_integers(head, form.head_dim, 127.0f, integers);
+    scales[offset] = to_integers(head, form.head_dim, float(key_limit(form.fine_keys)), integers);
     for (int i = 0; i < form.head_dim; i += 4) {
+        if (form.fine_keys) {
+            const int16_t quad[] = {int16_t(integers[i]), int16_t(integers[i + 1]), int16_t(integers[i + 2]),
+                                    int16_t(integers[i + 3])};
+            __builtin_memcpy(plane + (i * BLOCK_TOKENS + offset * 4) * sizeof(int16_t), quad, sizeof quad);
+            continue;
+        }
         const uint32_t quad = uint32_t(integers[i] & 255) | uint32_t(integers[i + 1] & 255) << 8 |
                               uint32_t(integers[i + 2] & 255) << 16 | uint32_t(integers[i + 3] & 255) << 24;
         __builtin_memcpy(plane + i * BLOCK_TOKENS + offset * 4, &quad, 4);

@@ -11,6 +11,7 @@ namespace gearshift {
 // How one head of a query, key or value is finished after its linear layer; null where a step does not apply.
 struct HeadForm {
     int head_dim;
+    bool fine_keys;        // see cache.h; also for queries
     const float* bias;     // added first
     const float* norm;     // weights of an RMS norm over the head
     float eps;
@@ -30,10 +31,10 @@ struct RowPath {
     void (*scale)(const float* in, float scale, int n, float* out);
     // gate = silu(gate) * up, or gelu (tanh approximation)
     void (*activate)(float* gate, const float* up, int n, bool gelu);
-    // Finish a head and rotate it by the Hadamard matrix. Queries become 15-bit integers with a scale; keys and values
-    // 8-bit integers at `offset` of their plane of a cache block, with their scale.
+    // Finish a head and rotate it by the Hadamard matrix. All become integers with a scale; keys and values go to
+    // `offset` of their plane of a cache block.
     void (*query)(const float* in, const HeadForm& form, int16_t* out, float* scale);
-    void (*key)(const float* in, const HeadForm& form, int8_t* plane, int offset, float* scales);
+    void (*key)(const float* in, const HeadForm& form, uint8_t* plane, int offset, float* scales);
     void (*value)(const float* in, const HeadForm& form, int8_t* plane, int offset, float* scales);
     const AttentionPath* attention;
 };

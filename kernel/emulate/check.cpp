@@ -17,15 +17,19 @@
 #include <unistd.h>
 #endif
 
+#include "../attention.h"
 #include "../linear.h"
 #include "../linear_avx512.h"
 
 namespace gearshift::wide {
-void check_product(const int16_t* a, size_t a_stride, int rows, const int8_t* const* blocks, int count, int a_step,
-                   int quads, size_t quad_bytes, int columns, int32_t* out, size_t out_stride);
+template <class T>
+void check_product(const int16_t* a, size_t a_stride, int rows, const T* const* blocks, int count, int a_step,
+                   int quads, size_t quad_step, int columns, int32_t* out, size_t out_stride);
 }
 namespace gearshift::plain {
-decltype(wide::check_product) check_product;
+template <class T>
+void check_product(const int16_t* a, size_t a_stride, int rows, const T* const* blocks, int count, int a_step,
+                   int quads, size_t quad_step, int columns, int32_t* out, size_t out_stride);
 }
 
 using namespace gearshift;
@@ -210,27 +214,33 @@ bool check(const Case& c, const LinearPath& path) {
     return same(right.data(), out.data(), out.size() * 4, path.name, "results", c);
 }
 
-// The integer products of attention, with operands small enough that no sum overflows.
-bool check_attention_product() {
-    const int rows = between(1, 20), count = between(1, 4), quads = between(1, 40), columns = 16 * between(1, 8);
-    const size_t quad_bytes = size_t(columns) * 4, a_stride = size_t(count * quads * 4 + between(0, 9));
+// The integer products of attention, with rows and operands of up to these magnitudes.
+template <class T>
+bool check_attention_product(int most, int operand_most) {
+    const int rows = between(1, 20), count = between(1, 4), columns = 16 * between(1, 8);
+    const int quads = one_in(4) ? MAX_HEAD_DIM / 4 / count : between(1, MAX_HEAD_DIM / 4 / count);
+    const bool extreme = one_in(8);   // the largest sum there may be
+    const size_t quad_step = size_t(columns) * 4, a_stride = size_t(count * quads * 4 + between(0, 9));
     std::vector<int16_t> a(size_t(rows) * a_stride);
-    for (int16_t& x : a) x = int16_t(one_in(4) ? (one_in(2) ? 16383 : -16383) : between(-16383, 16383));
-    std::vector<std::vector<int8_t>> operands(size_t(count), std::vector<int8_t>(size_t(quads) * quad_bytes));
-    const int8_t* blocks[4] = {};
+    for (int16_t& x : a) x = int16_t(extreme ? most : one_in(4) ? (one_in(2) ? most : -most) : between(-most, most));
+    std::vector<std::vector<T>> operands(size_t(count), std::vector<T>(size_t(quads) * quad_step));
+    const T* blocks[4] = {};
     for (int i = 0; i < count; i++) {
-        for (int8_t& x : operands[size_t(i)]) x = int8_t(one_in(4) ? (one_in(2) ? 127 : -128) : between(-128, 127));
+        for (T& x : operands[size_t(i)])
+            x = T(extreme     ? operand_most
+                  : one_in(4) ? (one_in(2) ? operand_most : -operand_most)
+                              : between(-operand_most, operand_most));
         blocks[i] = operands[size_t(i)].data();
     }
     const size_t out_stride = size_t(columns + between(0, 5));
     std::vector<int32_t> right(size_t(rows) * out_stride, 7), out = right;
-    plain::check_product(a.data(), a_stride, rows, blocks, count, quads * 4, quads, quad_bytes, columns, right.data(),
+    plain::check_product(a.data(), a_stride, rows, blocks, count, quads * 4, quads, quad_step, columns, right.data(),
                          out_stride);
-    wide::check_product(a.data(), a_stride, rows, blocks, count, quads * 4, quads, quad_bytes, columns, out.data(),
+    wide::check_product(a.data(), a_stride, rows, blocks, count, quads * 4, quads, quad_step, columns, out.data(),
                         out_stride);
     if (right == out) return true;
-    std::printf("the products of attention differ: rows %d blocks %d quads %d columns %d\n", rows, count, quads,
-                columns);
+    std::printf("the products of attention with %zu-byte operands differ: rows %d blocks %d quads %d columns %d\n",
+                sizeof(T), rows, count, quads, columns);
     return false;
 }
 
@@ -263,7 +273,9 @@ int main(int count, char** arguments) {
         const Case c = random_case();
         for (const LinearPath* path : paths)
             if (!check(c, *path)) return 1;
-        if (!check_attention_product()) return 1;
+        if (!check_attention_product<int8_t>(WEIGHT_LIMIT, 127)) return 1;
+        if (!check_attention_product<int8_t>(query_limit(false), key_limit(false))) return 1;
+        if (!check_attention_product<int16_t>(query_limit(true), key_limit(true))) return 1;
     }
     std::printf("%d cases equal portable:%s\n", cases, names.c_str());
     return 0;

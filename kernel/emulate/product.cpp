@@ -14,11 +14,14 @@
 namespace gearshift::GEARSHIFT_PATH {
 
 // blocks: `count` pointers.
-void check_product(const int16_t* a, size_t a_stride, int rows, const int8_t* const* blocks, int count, int a_step,
-                   int quads, size_t quad_bytes, int columns, int32_t* out, size_t out_stride) {
-    Operands b{{}, count, a_step, quads, quad_bytes};
+template <class T>
+void check_product(const int16_t* a, size_t a_stride, int rows, const T* const* blocks, int count, int a_step,
+                   int quads, size_t quad_step, int columns, int32_t* out, size_t out_stride) {
+    Operands<T> b{{}, count, a_step, quads, quad_step};
     for (int i = 0; i < count; i++) b.blocks[i] = blocks[i];
     product(a, a_stride, rows, b, columns, out, out_stride);
 }
+template decltype(check_product<int8_t>) check_product;
+template decltype(check_product<int16_t>) check_product;
 
 }  // namespace gearshift::GEARSHIFT_PATH

@@ -136,9 +136,10 @@ def test_models_share_a_team_of_threads() -> None:
             assert_same_bits(runner.step(**step)[1], logits)
 
 
-def test_the_cache_says_what_it_takes() -> None:
-    runner = Runner(make_tiny_model(), blocks=10)
-    per_head_and_token = 2 * SHAPE.head_dim + 2 * 4  # 8-bit keys and values, a float scale for each
-    assert runner.model.cache_bytes_per_token == SHAPE.layers * SHAPE.kv_heads * per_head_and_token
+@pytest.mark.parametrize(("shape", "key_bytes"), [(SHAPE, 1), (GEMMA_LIKE, 2)])
+def test_the_cache_says_what_it_takes(shape: ModelShape, key_bytes: int) -> None:
+    runner = Runner(make_tiny_model(shape), blocks=10)
+    per_head_and_token = (key_bytes + 1) * shape.head_dim + 2 * 4  # keys and 8-bit values, a float scale for each
+    assert runner.model.cache_bytes_per_token == shape.layers * shape.kv_heads * per_head_and_token
     assert runner.cache.blocks == 10
     assert runner.cache.bytes == 10 * _kernel.BLOCK_TOKENS * runner.model.cache_bytes_per_token
