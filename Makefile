@@ -23,7 +23,7 @@ dev: $(VENV)/dev ## the package and what its tests need, in .venv
 check: $(VENV)/dev ## style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test: check ## style, types and tests, short cases
 	$(PYTEST) -m "not long"
