@@ -23,7 +23,7 @@ void bind_choose(nb::module_& m);   // bind_choose.cpp
 
 namespace {
 
-constexpr int FORMAT_VERSION = 1;
+constexpr int FORMAT_VERSION = 2;
 
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

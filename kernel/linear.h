@@ -4,7 +4,7 @@
 // Numbers. Input channels come in blocks of 32. The weight of output channel c at input k of block b is
 //     w = s_c * w_int          s_c: float32 per output channel
 //   4 bits: w_int = k_b * q + n_b          q 0..15, k_b 0..255 (u8), n_b int16
-//   8 bits: w_int = k_b * (q - 128)        q 1..255 (u8), k_b 1..15 (u8)
+//   8 bits: w_int = k_b * (q - 128)        q 1..255 (u8), k_b 1..255 (u8)
 // A row of activations has one scale: x = s_x * x_int, |x_int| <= limit; x_int = 128 * hi + lo, lo in [-64, 63].
 // Quantising: x_int = round to nearest even of v * (limit / max|v|), clamped; s_x = max|v| / limit. A row whose max|v| is
 // below TINY_ROW is a zero row with s_x = 0. NaN becomes +limit (on every path).

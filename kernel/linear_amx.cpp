@@ -1,15 +1,13 @@
 // Linear layers with AMX-INT8 (and AVX-512). Few rows take the AVX-512 way. From five rows on, weights are split
 // exactly,
-//     w_int = 16 * plane1 + plane2      x_int = 128 * hi + lo
+//     w_int = P * plane1 + plane2      x_int = 128 * hi + lo
 // into byte planes, so that four tile products give the sum:
-//     S = 2048 * (plane1 . hi) + 16 * (plane1 . lo) + 128 * (plane2 . hi) + plane2 . lo
-//   4 bits, k = 16 kh + kl, u = n + 8 kl:
+//     S = 128 * P * (plane1 . hi) + P * (plane1 . lo) + 128 * (plane2 . hi) + plane2 . lo
+//   4 bits, P = 16, k = 16 kh + kl, u = n + 8 kl:
 //           plane1 = kh * q + (u >> 4)         signed; packing keeps it within -128..127
 //           plane2 = kl * q + (u & 15) - 8 kl  signed, within -120..120
-//   8 bits, q = 16 ch + cl:
-//           plane1 = k * (ch - 8)              signed
-//           plane2 = k * cl                    unsigned
-// kh * q and the like stay below 256, so one 16-bit multiplication makes two of them without a carry.
+//           kh * q and kl * q stay below 256, so one 16-bit multiplication makes two of them without a carry.
+//   8 bits, P = 256: the bytes of w_int, the upper one signed, the lower one unsigned.
 // The planes of a tile live in a ring of four: two tiles ahead of the products, still in the first-level cache.
 //
 // Tile loads whose low 12 address bits equal those of stores in flight wait for them ("4K aliasing"): a prototype ran
@@ -78,15 +76,16 @@ void expand_4(const uint8_t* record, uint8_t* to) {
 }
 
 void expand_8(const uint8_t* record, uint8_t* to) {
-    const __m512i nibble = _mm512_set1_epi8(15), none = _mm512_setzero_si512();
+    const __m512i low = _mm512_set1_epi16(255), high = _mm512_set1_epi16(-256), middle = _mm512_set1_epi16(128);
     for (int b = 0; b < 2; b++) {
         const __m512i k = widen_bytes(record + 1024 + 16 * b);
         const __m512i factor = spread_word(k);
-        const __m512i offset = spread_byte(_mm512_sub_epi32(none, _mm512_slli_epi32(k, 3)));
         for (int v = 0; v < 8; v++, to += 64) {
             const __m512i codes = load(record + 64 * (8 * b + v));
-            multiply_add_bytes(_mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble), factor, offset, to);
-            _mm512_storeu_si512(to + PLANE, _mm512_mullo_epi16(_mm512_and_si512(codes, nibble), factor));
+            const __m512i even = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_and_si512(codes, low), middle), factor);
+            const __m512i odd = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_srli_epi16(codes, 8), middle), factor);
+            _mm512_storeu_si512(to, _mm512_or_si512(_mm512_srli_epi16(even, 8), _mm512_and_si512(odd, high)));
+            _mm512_storeu_si512(to + PLANE, _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi16(odd, 8)));
         }
     }
 }
@@ -159,13 +158,15 @@ struct Walk {
     }
 };
 
+template <int BITS>
 void put_results(const uint8_t* sums, const Linear& l, int group, int rows, const float* row_scales, float* out,
                  size_t stride, bool first) {
+    constexpr unsigned P = BITS == 4 ? 4 : 8;   // as a power of two
     const __mmask16 channels = __mmask16((1u << std::min(GROUP, l.n_out - group * GROUP)) - 1);
     const __m512 scale = _mm512_loadu_ps(l.scale + size_t(group) * GROUP);
     out += size_t(group) * GROUP;
     for (int r = 0; r < rows; r++, sums += RESULT_STRIDE, out += stride) {
-        const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(load(sums), 11), _mm512_slli_epi32(load(sums + 64), 4));
+        const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(load(sums), 7 + P), _mm512_slli_epi32(load(sums + 64), P));
         const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(load(sums + 128), 7), load(sums + 192));
         const __m512 y = _mm512_cvtepi32_ps(_mm512_add_epi32(high, low));
         __m512 result = _mm512_mul_ps(y, _mm512_mul_ps(scale, _mm512_set1_ps(row_scales[r])));
@@ -223,7 +224,7 @@ void multiply_rows(const Linear& l, const float* row_scales, int rows, int heigh
                 tile_store<LOW_1>(sums + 64, RESULT_STRIDE);
                 tile_store<HIGH_2>(sums + 128, RESULT_STRIDE);
                 tile_store<LOW_2>(sums + 192, RESULT_STRIDE);
-                put_results(sums, l, g, std::min(height, rows - row), row_scales + row, out + size_t(row) * stride,
+                put_results<BITS>(sums, l, g, std::min(height, rows - row), row_scales + row, out + size_t(row) * stride,
                             stride, first == 0);
             }
         }

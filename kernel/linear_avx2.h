@@ -84,8 +84,5 @@ inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), 
 // Shuffles that spread inputs 0 and 1, or 2 and 3, of every channel's four bytes to 16 bits.
 inline __m256i low_pairs() { return _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0)); }
 inline __m256i high_pairs() { return _mm256_broadcastsi128_si256(_mm_set_epi8(-1, 15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2)); }
-// The same to the upper byte of the 16 bits.
-inline __m256i low_pairs_up() { return _mm256_broadcastsi128_si256(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1)); }
-inline __m256i high_pairs_up() { return _mm256_broadcastsi128_si256(_mm_set_epi8(15, -1, 14, -1, 11, -1, 10, -1, 7, -1, 6, -1, 3, -1, 2, -1)); }
 
 }  // namespace gearshift::avx2

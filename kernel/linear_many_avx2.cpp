@@ -39,20 +39,20 @@ void expand4(const uint8_t* record, int tiles, int16_t* weights) {
 }
 
 void expand8(const uint8_t* record, int tiles, int16_t* weights) {
-    // Bytes go to the upper half of each 16-bit lane: (q << 8) * (k << 8) >> 16 = q * k.
-    const __m256i low_pair = low_pairs_up(), high_pair = high_pairs_up();
-    const __m256i sign = _mm256_set1_epi8(-128);
+    const __m256i low_pair = low_pairs(), high_pair = high_pairs();
     for (int t = 0; t < tiles; t++, record += RECORD_8) {
         for (int block = 0; block < 2; block++) {
             for (int h = 0; h < 2; h++) {
                 const __m256i k32 = _mm256_cvtepu8_epi32(
                     _mm_loadl_epi64(reinterpret_cast<const __m128i*>(record + 1024 + 16 * block + 8 * h)));
-                const __m256i k = _mm256_or_si256(_mm256_slli_epi32(k32, 8), _mm256_slli_epi32(k32, 24));
+                const __m256i k = _mm256_or_si256(k32, _mm256_slli_epi32(k32, 16));
+                const __m256i middle = _mm256_slli_epi16(k, 7);   // k * q wraps, k * q - 128 * k is right again
                 for (int v = 0; v < 8; v++) {
-                    const __m256i codes = _mm256_xor_si256(load(record + 512 * block + 64 * v + 32 * h), sign);
+                    const __m256i codes = load(record + 512 * block + 64 * v + 32 * h);
                     int16_t* to = weights + (16 * block + 2 * v) * 2 * GROUP + 16 * h;
-                    store(to, _mm256_mulhi_epi16(_mm256_shuffle_epi8(codes, low_pair), k));
-                    store(to + 2 * GROUP, _mm256_mulhi_epi16(_mm256_shuffle_epi8(codes, high_pair), k));
+                    store(to, _mm256_sub_epi16(_mm256_mullo_epi16(_mm256_shuffle_epi8(codes, low_pair), k), middle));
+                    store(to + 2 * GROUP,
+                          _mm256_sub_epi16(_mm256_mullo_epi16(_mm256_shuffle_epi8(codes, high_pair), k), middle));
                 }
             }
         }

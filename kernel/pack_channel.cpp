@@ -14,7 +14,8 @@ constexpr int CANDIDATES = 24;
 constexpr double CANDIDATE_SPAN = 0.115;       // the last candidate is this much above the smallest scale
 constexpr double MAX_INT_4 = 1900;             // keeps 16 * plane1 + plane2 within bytes almost always
 constexpr int MAX_CODE_8 = 127;
-constexpr int MAX_K_4 = 255, MAX_K_8 = 15;
+constexpr int MAX_K = 255;
+constexpr int MAX_GRID = 16;   // levels on each side of zero of a source block with its own grid, as Q5_0 has
 constexpr double EXACT_SUM = 2147483647.0;
 
 // An affine block: w = d * q + m with d >= 0, and the moments of its codes.
@@ -84,7 +85,7 @@ public:
         }
         const double sum = largest_segment(blocks_, [&](int b) { return magnitude[size_t(b)]; });
         const double smallest =
-            std::max({largest / MAX_INT_4, largest_d / (MAX_K_4 + 0.4), sum / (0.995 * EXACT_SUM / limit_)});
+            std::max({largest / MAX_INT_4, largest_d / (MAX_K + 0.4), sum / (0.995 * EXACT_SUM / limit_)});
         if (largest == 0 || float(smallest) < std::numeric_limits<float>::min()) {
             out.clear(4);   // nothing, or too small to be told from nothing
             return;
@@ -104,7 +105,7 @@ private:
     };
 
     Integers integers(const AffineBlock& block, double inverse, double s) const {
-        const double k = std::min(double(MAX_K_4), std::floor(block.d * inverse + 0.5));
+        const double k = std::min(double(MAX_K), std::floor(block.d * inverse + 0.5));
         // The offset absorbs the mean of what rounding the step leaves.
         const double n = std::floor((block.m + (block.d - k * s) * (block.sum_q / BLOCK_K)) * inverse + 0.5);
         return {int(k), int(n)};
@@ -180,7 +181,8 @@ inline f32x4 quantize4(f32x4 w, float inverse) {
 class Packer8 {
 public:
     Packer8(int n_in, int limit)
-        : blocks_((n_in + BLOCK_K - 1) / BLOCK_K), limit_(limit), largest_(size_t(blocks_)), k_(size_t(blocks_)) {}
+        : blocks_((n_in + BLOCK_K - 1) / BLOCK_K), limit_(limit), largest_(size_t(blocks_)), grid_(size_t(blocks_)),
+          k_(size_t(blocks_)) {}
 
     // w [blocks * 32], zero-padded.
     void run(const float* w, Channel& out) {
@@ -194,11 +196,12 @@ public:
                 magnitude[size_t(b)] += double(v);
             }
             largest_[size_t(b)] = top;
+            grid_[size_t(b)] = grid_step(w + b * BLOCK_K, top);
             largest = std::max(largest, double(top));
         }
         const double sum = largest_segment(blocks_, [&](int b) { return magnitude[size_t(b)]; });
         const double smallest =
-            std::max(largest / (MAX_CODE_8 * (MAX_K_8 + 0.4)), sum / (0.995 * EXACT_SUM / limit_));
+            std::max(largest / (MAX_CODE_8 * (MAX_K + 0.4)), sum / (0.995 * EXACT_SUM / limit_));
         if (largest == 0 || float(smallest) < std::numeric_limits<float>::min()) {
             out.clear(8);
             return;
@@ -214,6 +217,20 @@ public:
     }
 
 private:
+    // The step of a block whose weights are a few whole multiples of one, else 0.
+    static float grid_step(const float* w, float top) {
+        for (int levels = 1; levels <= MAX_GRID && top > 0; levels++) {
+            const float inverse = float(levels) / top;
+            bool on_grid = true;
+            for (int i = 0; i < BLOCK_K && on_grid; i++) {
+                const float multiple = std::fabs(w[i]) * inverse;
+                on_grid = std::fabs(multiple - std::floor(multiple + 0.5f)) < 1e-4f;
+            }
+            if (on_grid) return top / float(levels);
+        }
+        return 0;
+    }
+
     // CLAMP: whether the step is too small for the largest weight.
     template <bool CLAMP>
     static double block_error(const float* w, float step) {
@@ -227,15 +244,18 @@ private:
         return double(error[0] + error[1]) + double(error[2] + error[3]);
     }
 
-    // The better of the two steps around each block's own; fills k_ and returns the squared error,
-    // or something from `give_up` up.
+    // The best of the two steps around the finest that reaches a block's largest weight, and of the one nearest to the
+    // block's own grid, which leaves no error but its own rounding. Fills k_ and returns the squared error, or something
+    // from `give_up` up.
     double choose_steps(const float* w, double s, double give_up) {
         double total = 0;
         for (int b = 0; b < blocks_; b++) {
             const double exact = double(largest_[size_t(b)]) / (MAX_CODE_8 * s);
-            const int below = std::clamp(int(exact), 1, MAX_K_8);
+            const int below = std::clamp(int(exact), 1, MAX_K), above = std::min(below + 1, MAX_K);
+            const int candidates[] = {below, above, int(std::min(double(grid_[size_t(b)]) / s + 0.5, double(MAX_K)))};
             double least = std::numeric_limits<double>::infinity();
-            for (int k = below; k <= std::min(below + 1, MAX_K_8); k++) {
+            for (const int k : candidates) {
+                if (k < below) continue;   // no grid
                 const float* block = w + b * BLOCK_K;
                 const float step = float(s) * float(k);
                 const double error = k < exact ? block_error<true>(block, step) : block_error<false>(block, step);
@@ -284,7 +304,7 @@ private:
     }
 
     int blocks_, limit_;
-    std::vector<float> largest_;
+    std::vector<float> largest_, grid_;
     std::vector<uint8_t> k_;
 };
 

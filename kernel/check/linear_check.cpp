@@ -45,6 +45,13 @@ std::vector<const LinearPath*> paths() {
 
 enum Fill { RANDOM, EXTREME, ALIGNED };
 
+// k of a block of 8-bit weights: mostly small, so that sums stay within 32 bits.
+unsigned any_step8(Fill how, std::mt19937& random) {
+    if (how == ALIGNED) return 15;
+    if (how == EXTREME) return random() % 512 == 0 ? 255 : random() % 2 ? 15 : 1;
+    return 1 + unsigned(random()) % (random() % 16 == 0 ? 255 : 15);
+}
+
 // Random packed bytes within the format's ranges. EXTREME takes the ends of the ranges; ALIGNED makes every product
 // positive, so that sums come near 2^31 (n_in of 128).
 void fill(Buffer& packed, int n_out, int n_in, int bits, Fill how, std::mt19937& random) {
@@ -63,7 +70,7 @@ void fill(Buffer& packed, int n_out, int n_in, int bits, Fill how, std::mt19937&
         }
         for (int j = 0; j < 32; j++) {
             record[codes + j] = bits == 4 ? uint8_t(how == RANDOM ? random() % 256 : 255)
-                                          : uint8_t(how == RANDOM ? 1 + random() % 15 : 15);
+                                          : uint8_t(any_step8(how, random));
             const int16_t n = how == RANDOM ? int16_t(int(random() % 3000) - 2400) : int16_t(-1912);
             if (bits == 4) std::memcpy(record + 544 + 2 * j, &n, 2);
         }

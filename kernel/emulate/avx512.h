@@ -83,6 +83,7 @@ EMULATED(_mm512_mullo_epi32, uint32_t, a* b)
 EMULATED(_mm512_slli_epi32, uint32_t, n > 31 ? 0 : a << n)
 EMULATED(_mm512_srli_epi32, uint32_t, n > 31 ? 0 : a >> n)
 EMULATED(_mm512_srai_epi32, int32_t, a >> std::min(n, 31u))
+EMULATED(_mm512_slli_epi16, uint16_t, n > 15 ? 0 : a << n)
 EMULATED(_mm512_srli_epi16, uint16_t, n > 15 ? 0 : a >> n)
 EMULATED(_mm512_srli_epi64, uint64_t, n > 63 ? 0 : a >> n)
 #undef EMULATED

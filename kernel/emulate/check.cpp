@@ -72,7 +72,7 @@ Block random_block(int bits, bool wild, int64_t budget) {
         const int style = between(0, 3);
         for (int& q : b.q)
             q = style == 0 ? most : style == 1 ? least : style == 2 ? (one_in(2) ? least : most) : between(least, most);
-        b.k = bits == 8       ? (wild ? 15 : between(1, 15))
+        b.k = bits == 8       ? (wild && !calm ? 255 : between(1, calm ? 15 : 255))
               : wild && !calm ? between(200, 255)
                               : between(0, calm ? 20 : 255);
         b.n = bits == 8 ? 0 : wild && !calm ? between(-2050, 2050) : between(-b.k * 15, 15);

@@ -22,6 +22,8 @@ FOUR_BITS = (Type.Q4_0, Type.Q4_1, Type.Q4_K)
 
 RELATIVE_ERROR = {4: 0.0035, 8: 0.007}
 """RMS of what packing adds to the source's own weights; measured 0.2 to 0.3% and 0.4 to 0.6%."""
+GRID_ERROR = 0.004
+"""The same for Q5_0, whose 32 levels the 8-bit format holds as they are; measured 0.3%."""
 
 
 def quantized(weights: F32, kind: Type) -> U8:
@@ -78,7 +80,8 @@ def test_packing_keeps_the_weights(kind: Type) -> None:
     bits = 4 if kind in FOUR_BITS else 8
     assert _kernel.default_bits(int(kind)) == bits
     got = packed_weights(data, kind, n_out, n_in)
-    assert relative_error(got, dequantized(data, kind, (n_out, n_in))) < RELATIVE_ERROR[bits]
+    most = GRID_ERROR if kind == Type.Q5_0 else RELATIVE_ERROR[bits]
+    assert relative_error(got, dequantized(data, kind, (n_out, n_in))) < most
 
 
 @pytest.mark.parametrize("n_in", [64, 96, 576, 1536, 2080, 4928])
