@@ -2,8 +2,8 @@
 
 A packed file begins with a head that follows from the model file alone, so a file that is damaged, stale or of
 another format shows by its first bytes or its size and is made anew. How a matrix is packed is the kernel's
-business (kernel/linear.h); this module cuts matrices into rows so that memory stays bounded, and puts the parts in
-their places.
+business (kernel/linear.h); this module cuts matrices into rows so that memory stays bounded, puts the parts in
+their places, and lays the finished file into large pages, where a step reads it faster than from the mapped file.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _PAGE = 4096
 _LINE = 64
 _GROUP = 16
 """Output channels per group in the kernel's layout: rows are packed in multiples of it."""
+_LARGE_PAGE = 1 << 21
 _CHUNK_WEIGHTS = 1 << 22
 """Weights packed at a time: about 16 MB of float32 in the kernel."""
 
@@ -38,10 +39,10 @@ Section = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Mapped packed weights.
+    """Packed weights in memory.
 
     Attributes:
-        mapping: the packed file's bytes.
+        mapping: the packed file's bytes, in large pages where the system has them.
         tensors: GGUF name -> section, as the kernel's `Model` takes it.
         sha256: digest of the model file that they came from.
     """
@@ -72,7 +73,7 @@ def load_weights(gguf: Gguf, progress: Progress = silent) -> Weights:
                 mapping = _map(target, head, size)
     if mapping is None:
         raise gguf.bad(f"its packed form {target} cannot be read back; delete that file and try again")
-    return Weights(mapping, sections, sha256)
+    return Weights(_in_large_pages(mapping), sections, sha256)
 
 
 def _plan(gguf: Gguf) -> tuple[dict[str, Section], int]:
@@ -117,6 +118,17 @@ def _map(target: Path, head: bytes, size: int) -> NDArray[np.uint8] | None:
         return None
     mapping.madvise(mmap.MADV_WILLNEED)
     return np.frombuffer(mapping, np.uint8)
+
+
+def _in_large_pages(mapping: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A copy in memory of large pages. A step streams all weights; in pages of 4 KB that costs it a tenth of its
+    time in address translation. The file's own pages stay the system's to drop."""
+    area = mmap.mmap(-1, -(-mapping.nbytes // _LARGE_PAGE) * _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        area.madvise(mmap.MADV_HUGEPAGE)
+    copy = np.frombuffer(area, np.uint8)[: mapping.nbytes]
+    copy[:] = mapping
+    return copy
 
 
 def _write(gguf: Gguf, file: BinaryIO, head: bytes, sections: Mapping[str, Section], progress: Progress) -> None:
