@@ -75,7 +75,8 @@ def _tries(url: str, model: ModelEntry, keys: bool) -> list[str]:
 def _chat(model: ModelEntry) -> tuple[str, str, str]:
     return (
         "chat/completions",
-        f'{{"model": "{model.id}", "max_tokens": 200, "messages": [{{"role": "user", "content": "What is a mutex?"}}]}}',
+        f'{{"model": "{model.id}", "max_tokens": 200, '
+        '"messages": [{"role": "user", "content": "What is a mutex?"}]}',
         f'client.responses.create(model="{model.id}", input="What is a mutex?", max_output_tokens=200).output_text',
     )
 
