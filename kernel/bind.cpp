@@ -294,6 +294,8 @@ std::vector<std::string> isa_paths() {
 
 NB_MODULE(_kernel, m) {
     using namespace gearshift;
+    // A server ends with its engine alive: what nanobind would report at exit is no leak.
+    nb::set_leak_warnings(false);
     // An array of another type must not be converted: its numbers could change, and logits would go into the copy.
     const auto strict = [](const char* name) { return nb::arg(name).noconvert(); };
     granted_paths();   // asks for AMX before any thread of ours starts

@@ -82,6 +82,9 @@ def _refuses(server: Child) -> bool:
         httpx.get(f"http://127.0.0.1:{server.port}/healthz", timeout=5)
     except httpx.ConnectError:
         return True
+    except (httpx.RemoteProtocolError, httpx.ReadError):
+        # The socket closed while this connection stood in its queue: ask once more.
+        return False
     return False
 
 
