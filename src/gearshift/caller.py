@@ -28,6 +28,31 @@ LOCAL = Caller(account="local", cache_scope="local")
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What the engine did for the tokens of a turn: by this its speed can be explained.
+
+    Attributes:
+        steps: steps in which it had rows that chose a token.
+        rows: rows of those steps that chose, drafts included.
+        drafted: drafted tokens that took rows.
+        kept: those of them that the model itself chose too.
+    """
+
+    steps: int = 0
+    rows: int = 0
+    drafted: int = 0
+    kept: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.steps + other.steps,
+            self.rows + other.rows,
+            self.drafted + other.drafted,
+            self.kept + other.kept,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Exact token counts of one turn.
 
@@ -36,12 +61,14 @@ class Usage:
         cached_tokens: those of them that were found in the cache.
         completion_tokens: tokens produced over all choices, the end-of-text token included if produced.
         ending: how the turn ended.
+        work: of the choices that ended.
     """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     ending: Literal["finished", "cancelled", "failed"]
+    work: Work = Work()
 
 
 Settle = Callable[[str, Caller, Usage], None]

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gearshift.accounts import Caller, KeyRing, Settle, Usage
+from gearshift.caller import Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
-from gearshift.engine.protocol import ChoiceEnd, Delta, Engine, EngineEvent, Generation, Sampling, Started
+from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Engine, EngineEvent, Generation, Sampling, Started
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,9 @@ class Asked:
     sampling: Sampling
     gear: GearName = "standard"
     echo: bool = False
+    gear_fallback: bool = False
+    prediction: str = ""
+    drafts: Drafts = "warm"
 
 
 @dataclass(slots=True)
@@ -55,6 +59,7 @@ class Turn:
     model: ModelEntry | None = None
     started: Started | None = None
     produced: int = 0
+    work: Work = Work()
     ending: Literal["finished", "cancelled", "failed"] = "failed"
     _running: dict[int, int] = field(default_factory=dict[int, int])
     _ended: dict[int, int] = field(default_factory=dict[int, int])
@@ -67,6 +72,7 @@ class Turn:
                 self._running[event.choice] = self._running.get(event.choice, 0) + len(event.token_ids)
             elif isinstance(event, ChoiceEnd):
                 self._ended[event.choice] = event.completion_tokens
+                self.work += event.work
             else:
                 self.started = event
 
@@ -78,6 +84,7 @@ class Turn:
             cached_tokens=self.started.cached_tokens if self.started else 0,
             completion_tokens=sum((self._running | self._ended).values()),
             ending=self.ending,
+            work=self.work,
         )
 
 
@@ -137,6 +144,9 @@ class Service:
             caller=turn.caller,
             gear=asked.gear,
             echo=asked.echo,
+            gear_fallback=asked.gear_fallback,
+            prediction=asked.prediction,
+            drafts=asked.drafts,
         )
 
     def settle(self, turn: Turn) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from gearshift.caller import Caller
+from gearshift.caller import Caller, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
 
@@ -47,6 +47,10 @@ class Sampling:
     n: int = 1
 
 
+Drafts = Literal["off", "cold", "warm"]
+"""Where drafts may come from: nowhere; the turn's own prompt, answer and prediction; recent outputs of the caller too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One turn as an engine takes it."""
@@ -59,6 +63,11 @@ class Generation:
     gear: GearName = "standard"
     echo: bool = False
     """Give the prompt's own text back in front of the answer (legacy completions)."""
+    gear_fallback: bool = False
+    """Whether a lower gear may serve the turn when all seats of its own are taken."""
+    prediction: str = ""
+    """Text that the answer is likely to repeat; drafts may be taken from it."""
+    drafts: Drafts = "warm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +96,14 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class Delta:
     """New text of one choice: whole UTF-8 characters. `text` may be empty while a character or a possible
-    stop string is incomplete; `token_ids` then still names the tokens that were produced."""
+    stop string is incomplete; `token_ids` then still names the tokens that were produced. The last
+    `kept` of them were drafted: they came in the same step as the token before them."""
 
     choice: int
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,7 @@ class ChoiceEnd:
     reason: Literal["stop", "length"]
     completion_tokens: int
     stop_text: str | None = None
+    work: Work = Work()
 
 
 EngineEvent = Started | Delta | ChoiceEnd

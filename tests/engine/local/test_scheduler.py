@@ -93,7 +93,7 @@ class Simulation:
     def apply(self, step: Step[Job]) -> None:
         for d in step.passed:
             d.overtaken += 1
-        for d, rows in [*((d, 1) for d in step.streams), *step.prompts]:
+        for d, rows in [*((d, 1) for d, _ in step.streams), *step.prompts]:
             d.overtaken = 0
             d.computed += rows
             d.held = max(d.held, blocks_for(d.computed))
@@ -119,7 +119,7 @@ def test_everything_finishes_within_the_budget(arrivals: list[Job], seats: int, 
         assert step.rows <= limits.rows
         if step.streams:
             assert sum(rows for _, rows in step.prompts) <= limits.chunk
-        assert set(step.streams) == {d for d in simulation.seated if d.wanted - d.computed == 1}
+        assert {d for d, _ in step.streams} == {d for d in simulation.seated if d.wanted - d.computed == 1}
         assert step.rows > 0 or not simulation.seated
         simulation.apply(step)
         assert simulation.time < most_steps, "the sequences do not come to an end"
@@ -158,7 +158,7 @@ def test_an_endless_flow_of_fast_prompts_does_not_starve_a_standard_one() -> Non
 def test_streams_advance_beside_a_long_prompt() -> None:
     stream, prompt = Demand(0, 0, 65, computed=64, held=2), Demand(1, 0, 5000)
     step = schedule([stream, prompt], Limits(rows=512, chunk=96), 1000)
-    assert step.streams == [stream]
+    assert step.streams == [(stream, 1)]
     assert step.prompts == [(prompt, 96)]
     assert schedule([prompt], Limits(rows=512, chunk=96), 1000).prompts == [(prompt, 512)]
 

@@ -147,14 +147,13 @@ class Chosen:
 
 def build(step: Step[Choice], seats: Seats) -> Batch:
     """The arrays of a step: streams first, then prompts, each in consecutive rows."""
-    choosers = step.streams
+    choosers = [c for c, _ in step.streams]
     tokens: Ints = np.array([c.tokens[-1] for c in choosers], np.int32)
     positions: Ints = np.array([c.computed for c in choosers], np.int32)
     sequences: Ints = np.array([c.seat for c in choosers], np.int32)
     chosen: Ints = np.arange(len(choosers), dtype=np.int32)
     if step.prompts:
         row = len(choosers)
-        choosers = choosers[:]
         last_rows: list[int] = []
         all_tokens, all_positions, all_sequences = [tokens], [positions], [sequences]
         for c, rows in step.prompts:

@@ -171,7 +171,7 @@ class Lane:
 
     def run(self, step: Step[Choice]) -> Timed:
         """Compute the rows of a step. An exception of the kernel is kept for `commit`."""
-        for choice in step.streams:
+        for choice, _ in step.streams:
             if choice.computed == choice.held * BLOCK_TOKENS:
                 self._hold(choice, self.pool.take())
         for choice, rows in step.prompts:
@@ -193,7 +193,7 @@ class Lane:
             return self._fail_step(timed)
         step = timed.step
         self.meter.observe(step.rows, timed.seconds)
-        for choice in step.streams:
+        for choice, _ in step.streams:
             if choice.attaching:
                 self._begin(choice)
             choice.computed += 1
@@ -256,7 +256,7 @@ class Lane:
     def _fail_step(self, timed: Timed) -> Iterable[Turn]:
         """The kernel refused or broke: every turn with rows in this step fails, the others go on."""
         _log.error("a step of %d rows of model %s failed", timed.step.rows, self.name, exc_info=timed.error)
-        turns = {choice.turn: None for choice in timed.step.streams}
+        turns = {choice.turn: None for choice, _ in timed.step.streams}
         turns |= {choice.turn: None for choice, _ in timed.step.prompts}
         for turn in turns:
             failure = EngineFailure(f"a step of model {self.name} failed: {timed.error}")

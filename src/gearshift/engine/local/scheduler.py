@@ -35,6 +35,10 @@ class Demand:
         overtaken: how often younger sequences were served while this one wanted rows and got none.
         preempted: how often its blocks were taken away.
         waits: its next block is being computed by another sequence, so it needs no rows now.
+        lookahead: rows of a step that it may take when it is a stream, drafts included.
+        share: fraction of the engine's time that its gear is guaranteed.
+        drafts: drafted tokens that are ready to follow the known ones.
+        odds: how likely a drafted token is to be kept when the one before it was.
     """
 
     number: int
@@ -46,6 +50,10 @@ class Demand:
     overtaken: int = 0
     preempted: int = 0
     waits: bool = False
+    lookahead: int = 1
+    share: float = 0.0
+    drafts: int = 0
+    odds: float = 0.0
 
 
 D = TypeVar("D", bound=Demand)
@@ -69,13 +77,14 @@ class Step(Generic[D]):
     """The rows of the next step, or the sequence that must give up its blocks before there can be one.
 
     Attributes:
-        streams: sequences that are one token behind: each computes one row.
+        streams: sequences that are one token behind, with the rows granted to each: one for the token that is known,
+            the others for drafts.
         prompts: sequences that are further behind, with the rows granted to each.
         passed: sequences that wanted rows and got none while a younger one did.
         preempt: take this sequence's blocks away and ask again; nothing else is set then.
     """
 
-    streams: list[D] = field(default_factory=list[D])
+    streams: list[tuple[D, int]] = field(default_factory=list[tuple[D, int]])
     prompts: list[tuple[D, int]] = field(default_factory=list[tuple[D, int]])
     passed: list[D] = field(default_factory=list[D])
     preempt: D | None = None
@@ -83,7 +92,7 @@ class Step(Generic[D]):
     @property
     def rows(self) -> int:
         """Rows of the step."""
-        return len(self.streams) + sum(rows for _, rows in self.prompts)
+        return sum(rows for _, rows in self.streams) + sum(rows for _, rows in self.prompts)
 
 
 def blocks_for(tokens: int) -> int:
@@ -110,14 +119,20 @@ def schedule(seated: Sequence[D], limits: Limits, free_blocks: int) -> Step[D]:
     While cache blocks last, a stream advances in every step, and a prompt is overtaken in at most PATIENCE steps
     between two in which it advances.
     """
-    streams = [d for d in seated if d.wanted - d.computed == 1]
-    free = free_blocks - sum(d.computed == d.held * BLOCK_TOKENS for d in streams)
+    behind = [d for d in seated if d.wanted - d.computed == 1]
+    free = free_blocks - sum(d.computed == d.held * BLOCK_TOKENS for d in behind)
     if free < 0:
         return Step(preempt=_victim(seated))
+    streams: list[tuple[D, int]] = []
+    for d in behind:
+        held = max(d.held, blocks_for(d.wanted))
+        rows = min(1 + d.drafts, d.lookahead, (held + free) * BLOCK_TOKENS - d.computed)
+        streams.append((d, rows))
+        free -= max(0, blocks_for(d.computed + rows) - held)
     if len(streams) == len(seated):
         return Step(streams)
     prompts = sorted((d for d in seated if d.wanted - d.computed > 1 and not d.waits), key=_order)
-    rows_left = min(limits.chunk, limits.rows - len(streams)) if streams else limits.rows
+    rows_left = min(limits.chunk, limits.rows - sum(rows for _, rows in streams)) if streams else limits.rows
     grants: list[tuple[D, int]] = []
     for d in prompts:
         room = (d.held + free) * BLOCK_TOKENS - d.computed
