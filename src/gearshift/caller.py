@@ -52,6 +52,9 @@ class Work:
         )
 
 
+NO_WORK = Work()
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Exact token counts of one turn.
@@ -68,7 +71,7 @@ class Usage:
     cached_tokens: int
     completion_tokens: int
     ending: Literal["finished", "cancelled", "failed"]
-    work: Work = Work()
+    work: Work = NO_WORK
 
 
 Settle = Callable[[str, Caller, Usage], None]

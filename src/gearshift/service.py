@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gearshift.accounts import Caller, KeyRing, Settle, Usage
-from gearshift.caller import Work
+from gearshift.caller import NO_WORK, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
 from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Engine, EngineEvent, Generation, Sampling, Started
@@ -59,7 +59,7 @@ class Turn:
     model: ModelEntry | None = None
     started: Started | None = None
     produced: int = 0
-    work: Work = Work()
+    work: Work = NO_WORK
     ending: Literal["finished", "cancelled", "failed"] = "failed"
     _running: dict[int, int] = field(default_factory=dict[int, int])
     _ended: dict[int, int] = field(default_factory=dict[int, int])

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from gearshift.caller import Caller, Work
+from gearshift.caller import NO_WORK, Caller, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
 
@@ -48,7 +48,7 @@ class Sampling:
 
 
 Drafts = Literal["off", "cold", "warm"]
-"""Where drafts may come from: nowhere; the turn's own prompt, answer and prediction; recent outputs of the caller too."""
+"""Where drafts may come from: nowhere; the turn's own prompt, answer and prediction; the caller's recent answers too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ChoiceEnd:
     reason: Literal["stop", "length"]
     completion_tokens: int
     stop_text: str | None = None
-    work: Work = Work()
+    work: Work = NO_WORK
 
 
 EngineEvent = Started | Delta | ChoiceEnd
