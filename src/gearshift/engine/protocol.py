@@ -48,7 +48,7 @@ class Sampling:
 
 
 Drafts = Literal["off", "cold", "warm"]
-"""Where drafts may come from: nowhere; the turn's own prompt, answer and prediction; the caller's recent answers too."""
+"""Where drafts may come from: nowhere; its own prompt, answer and prediction; the caller's recent answers too."""
 
 
 @dataclass(frozen=True, slots=True)

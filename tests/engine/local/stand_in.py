@@ -26,6 +26,7 @@ from gearshift.engine.local.sequence import Counts, Turn, Vocabulary
 from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Sampling, Started
 
 END = 0
+_MOST_DRAFTS = 15
 _LETTERS = "abcdefghij \n"
 PIECES = [b"", *(letter.encode() for letter in _LETTERS), b"\xf0\x9f", b"\x99\x82", "é".encode(), b"abc", b"\xff"]
 VOCABULARY = Vocabulary(PIECES, frozenset([END]))
@@ -80,7 +81,7 @@ class StandIn:
         end = int(a["positions"][row]) + 1
         table = a["tables"][a["sequences"][row]]
         tokens = self.memory[table[: -(-end // BLOCK_TOKENS)]].reshape(-1)[:end]
-        assert (table[-(-end // BLOCK_TOKENS) :] == -1).all(), "a block beyond the sequence's end"
+        assert (table[-(-(end + _MOST_DRAFTS) // BLOCK_TOKENS) :] == -1).all(), "a block beyond the sequence's end"
         if self.no_logits_on is not None and tokens[-1] == self.no_logits_on:
             return -1
         counts = slice(*a["count_offsets"][i : i + 2])
@@ -144,8 +145,7 @@ def turn_of(
         sampling=sampling,
         seed=sampling.seed or 0,
         limit=limit,
-        gear=gear,
-        rank=GEARS[gear].rank,
+        gear=GEARS[gear],
         vocabulary=vocabulary,
         mailbox=Mailbox(_LOOP),
     )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gearshift.caller import Work
 from gearshift.catalog import GearName
 from gearshift.engine.local.lane import Lane, LaneLimits
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, blocks_for
@@ -312,7 +313,8 @@ def test_a_stop_string_ends_a_choice_across_tokens() -> None:
     run(lane)
     events = told(turn.outbox)
     assert events.texts[0] == text[: text.index(stop)]
-    assert events.ends[0] == ChoiceEnd(0, "stop", len(events.tokens[0]), stop)
+    produced = len(events.tokens[0])
+    assert events.ends[0] == ChoiceEnd(0, "stop", produced, stop, Work(steps=produced, rows=produced))
     assert events.tokens[0] == ids[: len(events.tokens[0])]
 
 

@@ -74,12 +74,13 @@ class Seats:
         self._free.append(choice.seat)
         choice.seat = -1
 
-    def parameters(self, choices: list[Choice]) -> dict[str, NDArray[Any]]:
-        """The kernel's arguments about the choice of tokens, for the chosen rows in order."""
+    def parameters(self, choices: list[Choice], places: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """The kernel's arguments about the choice of tokens, for the chosen rows in order. `places` says how many
+        drafted tokens come before each row's choice: they count as if they were accepted."""
         if self._gathered is None or choices != self._gathered_for:
             self._gathered_for, self._gathered = choices[:], self._gather(choices)
         if any(c.counts is not None for c in choices):
-            offsets, ids, values = _sparse_rows([_counts(c) for c in choices])
+            offsets, ids, values = _sparse_rows([_counts(c, n) for c, n in zip(choices, places, strict=True)])
             return {**self._gathered, "count_offsets": offsets, "count_ids": ids, "count_values": values}
         return self._gathered
 
@@ -106,11 +107,14 @@ _NO_COUNTS: tuple[Ints, Ints] = (np.zeros(0, np.int32), np.zeros(0, np.int32))
 _NO_BIASES: tuple[Ints, Floats] = (np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
-def _counts(choice: Choice) -> tuple[Ints, Ints]:
+def _counts(choice: Choice, drafted: int) -> tuple[Ints, Ints]:
     """Copies: an array that lends its memory could not grow."""
-    if choice.counts is None:
+    counts = choice.counts
+    if counts is None:
         return _NO_COUNTS
-    return np.array(choice.counts.ids, np.int32), np.array(choice.counts.values, np.int32)
+    if drafted:
+        counts = counts.after(choice.draft[:drafted])
+    return np.array(counts.ids, np.int32), np.array(counts.values, np.int32)
 
 
 def _sparse_rows(parts: Sequence[tuple[Ints, NDArray[Any]]]) -> tuple[Ints, Ints, NDArray[Any]]:
@@ -125,7 +129,8 @@ class Batch:
     """One step's arguments to the kernel.
 
     Attributes:
-        choosers: the sequences that get a token, in the order of the chosen rows.
+        choosers: the sequences that choose a token, in the order of the chosen rows; one with drafts is there once
+            for each of its rows.
         arguments: of `Model.step`, by name.
         top_logprobs: alternatives to report.
     """
@@ -148,8 +153,12 @@ class Chosen:
 def build(step: Step[Choice], seats: Seats) -> Batch:
     """The arrays of a step: streams first, then prompts, each in consecutive rows."""
     choosers = [c for c, _ in step.streams]
-    tokens: Ints = np.array([c.tokens[-1] for c in choosers], np.int32)
-    positions: Ints = np.array([c.computed for c in choosers], np.int32)
+    places: Sequence[int] = [0] * len(choosers)
+    if sum(rows for _, rows in step.streams) > len(choosers):
+        choosers, places, tokens, positions = _with_drafts(step.streams)
+    else:
+        tokens = np.array([c.tokens[-1] for c in choosers], np.int32)
+        positions = np.array([c.computed for c in choosers], np.int32)
     sequences: Ints = np.array([c.seat for c in choosers], np.int32)
     chosen: Ints = np.arange(len(choosers), dtype=np.int32)
     if step.prompts:
@@ -168,12 +177,28 @@ def build(step: Step[Choice], seats: Seats) -> Batch:
         tokens, positions = np.concatenate(all_tokens), np.concatenate(all_positions)
         sequences = np.concatenate(all_sequences)
         chosen = np.concatenate((chosen, np.array(last_rows, np.int32)))
+        places = [*places, *[0] * len(last_rows)]
     arguments: dict[str, NDArray[Any]] = {
         "tokens": tokens,
         "positions": positions,
         "sequences": sequences,
         "tables": seats.tables,
         "chosen": chosen,
-        **seats.parameters(choosers),
+        **seats.parameters(choosers, places),
     }
     return Batch(choosers, arguments, max((c.turn.sampling.logprobs or 0 for c in choosers), default=0))
+
+
+def _with_drafts(streams: Sequence[tuple[Choice, int]]) -> tuple[list[Choice], list[int], Ints, Ints]:
+    """The rows of streams of which some have drafts: choosers, places, tokens and positions."""
+    choosers: list[Choice] = []
+    places: list[int] = []
+    tokens: list[int] = []
+    positions: list[int] = []
+    for c, rows in streams:
+        choosers.extend([c] * rows)
+        places.extend(range(rows))
+        tokens.append(c.tokens[-1])
+        tokens.extend(c.draft[: rows - 1])
+        positions.extend(range(c.computed, c.computed + rows))
+    return choosers, places, np.array(tokens, np.int32), np.array(positions, np.int32)

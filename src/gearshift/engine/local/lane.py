@@ -14,17 +14,20 @@ from dataclasses import dataclass
 from gearshift.engine.local.batch import Batch, Chosen, Seats, build
 from gearshift.engine.local.blocks import BlockPool, extend_chain
 from gearshift.engine.local.cost import CostMeter
+from gearshift.engine.local.drafting import NO_DRAFT, Drafter
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
     Limits,
     Step,
-    blocks_for,
     fits,
     next_in_line,
     schedule,
 )
 from gearshift.engine.local.sequence import Choice, Turn, Vocabulary
 from gearshift.engine.protocol import EngineFailure, TokenLogprob
+
+DrafterOf = Callable[[Choice], Drafter]
+"""A drafter for a choice that may have drafts, made when it is first asked for one."""
 
 Forward = Callable[[Batch], Chosen]
 """Runs a batch through the model. Raises whatever the kernel raises."""
@@ -65,10 +68,41 @@ class Timed:
     error: Exception | None = None
 
 
+class _Results:
+    """What a step chose, read off in the order of its rows."""
+
+    def __init__(self, chosen: Chosen, vocabulary: Vocabulary) -> None:
+        self._chosen = chosen
+        self._pieces = vocabulary.pieces
+        self._ids: list[int] = chosen.ids.tolist()
+        self._at = 0
+
+    def next(self, rows: int) -> tuple[int, list[int]]:
+        """The first of the next rows, and the token ids that they chose."""
+        first = self._at
+        self._at += rows
+        return first, self._ids[first : self._at]
+
+    def logprob(self, row: int, wanted: int) -> TokenLogprob:
+        """The log-probability of a row's token, with so many alternatives."""
+        chosen, pieces, token = self._chosen, self._pieces, self._ids[row]
+        ids: list[int] = chosen.top_ids[row, :wanted].tolist()
+        logprobs: list[float] = chosen.top_logprobs[row, :wanted].tolist()
+        top = tuple(TokenLogprob(i, pieces[i], p) for i, p in zip(ids, logprobs, strict=True) if i >= 0)
+        return TokenLogprob(token, pieces[token], float(chosen.logprobs[row]), top)
+
+
 class Lane:
     """The sequences of one model and what they hold."""
 
-    def __init__(self, name: str, forward: Forward, vocabulary: Vocabulary, limits: LaneLimits) -> None:
+    def __init__(
+        self,
+        name: str,
+        forward: Forward,
+        vocabulary: Vocabulary,
+        limits: LaneLimits,
+        drafter_of: DrafterOf | None = None,
+    ) -> None:
         self.name = name
         self.vocabulary = vocabulary
         self.limits = limits
@@ -78,6 +112,7 @@ class Lane:
         self.seats = Seats(limits.seats, limits.context, len(vocabulary.pieces))
         self.meter = CostMeter()
         self._forward = forward
+        self._drafter_of = drafter_of
         self._chunk = min(_FIRST_CHUNK, limits.rows)
         self._born = 0
 
@@ -113,6 +148,7 @@ class Lane:
         while True:
             self._admit()
             self._attach()
+            self._draft()
             step = schedule(self.seated, Limits(self.limits.rows, self._chunk), self.pool.free)
             if step.preempt is None:
                 return step
@@ -147,6 +183,20 @@ class Lane:
             if not choice.waits:
                 self.pool.promise(choice.digests[choice.held : choice.findable], choice.number, choice.rank)
 
+    def _draft(self) -> None:
+        """Ask for a draft where a gear pays for the rows, once for every state of a sequence."""
+        if self._drafter_of is None:
+            return
+        for choice in self.seated:
+            if choice.lookahead == 1 or choice.wanted - choice.computed != 1 or choice.drafted_at == choice.wanted:
+                continue
+            if choice.drafter is None:
+                choice.drafter = self._drafter_of(choice)
+            most = min(choice.lookahead, choice.turn.limit - choice.produced) - 1
+            draft = choice.drafter.propose(most) if most > 0 else NO_DRAFT
+            choice.draft, choice.drafts, choice.odds = draft.tokens, len(draft.tokens), draft.odds
+            choice.drafted_at = choice.wanted
+
     def _hold(self, choice: Choice, block: int) -> None:
         self.seats.tables[choice.seat, choice.held] = block
         choice.blocks.append(block)
@@ -171,12 +221,10 @@ class Lane:
 
     def run(self, step: Step[Choice]) -> Timed:
         """Compute the rows of a step. An exception of the kernel is kept for `commit`."""
-        for choice, _ in step.streams:
-            if choice.computed == choice.held * BLOCK_TOKENS:
-                self._hold(choice, self.pool.take())
-        for choice, rows in step.prompts:
-            while choice.held < blocks_for(choice.computed + rows):
-                self._hold(choice, self.pool.take())
+        for grants in (step.streams, step.prompts):
+            for choice, rows in grants:
+                while choice.held * BLOCK_TOKENS < choice.computed + rows:
+                    self._hold(choice, self.pool.take())
         batch = build(step, self.seats)
         start = time.perf_counter()
         try:
@@ -193,27 +241,58 @@ class Lane:
             return self._fail_step(timed)
         step = timed.step
         self.meter.observe(step.rows, timed.seconds)
-        for choice, _ in step.streams:
+        results = _Results(timed.chosen, self.vocabulary)
+        told: dict[Turn, None] = {}
+        for choice, rows in step.streams:
+            told[choice.turn] = None
             if choice.attaching:
                 self._begin(choice)
-            choice.computed += 1
-            if choice.computed % BLOCK_TOKENS == 0:
-                self._publish(choice, choice.computed - 1)
-        if step.prompts:
-            self._commit_prompts(step)
-        return self._accept(timed.batch, timed.chosen)
-
-    def _commit_prompts(self, step: Step[Choice]) -> None:
+            self._verify(choice, rows, results)
         for choice in step.passed:
             choice.overtaken += 1
         for choice, rows in step.prompts:
-            before = choice.computed
             choice.overtaken = 0
             if choice.attaching:
                 self._begin(choice)
-            choice.computed += rows
+            if choice.computed + rows == choice.wanted:
+                told[choice.turn] = None
+                choice.computed += rows - 1
+                self._verify(choice, 1, results, choice.computed - rows + 1)
+            else:
+                choice.computed += rows
+                self._publish(choice, choice.computed - rows)
+        if step.prompts:
+            self._chunk = self.meter.cost().rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
+        return told
+
+    def _verify(self, choice: Choice, rows: int, results: _Results, before: int | None = None) -> None:
+        """Take the tokens that a sequence chose in its `rows` rows, as far as its drafts were what it would have
+        chosen. Only their positions count as computed, from `before` on; what a wrong draft left in the cache is
+        overwritten by the next step."""
+        turn = choice.turn
+        before = choice.computed if before is None else before
+        first, ids = results.next(rows)
+        if turn.cancelled:  # another choice of this turn failed in this very step
+            return
+        taken = 1
+        while taken < rows and choice.draft[taken - 1] == ids[taken - 1]:
+            taken += 1
+        ids = ids[:taken]
+        if min(ids) < 0:
+            at = choice.computed + next(i for i, token in enumerate(ids) if token < 0)
+            self.fail(turn, EngineFailure(f"model {self.name} gave no finite logits at position {at}"))
+            return
+        wanted = turn.sampling.logprobs
+        logprobs = () if wanted is None else [results.logprob(first + i, wanted) for i in range(taken)]
+        taken = choice.accept(ids, logprobs, rows)
+        choice.computed += taken
+        if choice.drafter is not None:
+            choice.drafter.learn(rows - 1, taken - 1)
+            choice.drafter.append(ids[:taken])
+        if choice.computed // BLOCK_TOKENS > before // BLOCK_TOKENS:
             self._publish(choice, before)
-        self._chunk = self.meter.cost().rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
+        if choice.reason is not None:
+            self._leave(choice)
 
     def _begin(self, choice: Choice) -> None:
         """The first rows that a sequence computed itself: what it found before is what was cached."""
@@ -228,30 +307,6 @@ class Lane:
             extend_chain(choice.digests, choice.turn.root, choice.tokens)
         for index in range(before // BLOCK_TOKENS, full):
             self.pool.publish(choice.blocks[index], choice.digests[index])
-
-    def _accept(self, batch: Batch, chosen: Chosen) -> Iterable[Turn]:
-        """Hand every chosen token to its sequence."""
-        told: dict[Turn, None] = {}
-        for row, (choice, token) in enumerate(zip(batch.choosers, chosen.ids.tolist(), strict=True)):
-            turn = choice.turn
-            told[turn] = None
-            if turn.cancelled:  # another choice of this turn failed in this very step
-                continue
-            if token < 0:
-                self.fail(turn, EngineFailure(f"model {self.name} gave no finite logits at position {choice.computed}"))
-                continue
-            wanted = turn.sampling.logprobs
-            choice.accept(token, () if wanted is None else (self._logprob(chosen, row, token, wanted),))
-            if choice.reason is not None:
-                self._leave(choice)
-        return told
-
-    def _logprob(self, chosen: Chosen, row: int, token: int, wanted: int) -> TokenLogprob:
-        pieces = self.vocabulary.pieces
-        ids: list[int] = chosen.top_ids[row, :wanted].tolist()
-        logprobs: list[float] = chosen.top_logprobs[row, :wanted].tolist()
-        top = tuple(TokenLogprob(i, pieces[i], p) for i, p in zip(ids, logprobs, strict=True) if i >= 0)
-        return TokenLogprob(token, pieces[token], float(chosen.logprobs[row]), top)
 
     def _fail_step(self, timed: Timed) -> Iterable[Turn]:
         """The kernel refused or broke: every turn with rows in this step fails, the others go on."""

@@ -11,12 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gearshift.catalog import GearName
+from gearshift.caller import Work
+from gearshift.catalog import Gear
 from gearshift.engine.local.blocks import Digest
 from gearshift.engine.local.detokenize import TextStream
+from gearshift.engine.local.drafting import Drafter
 from gearshift.engine.local.mailbox import Mailbox
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, Demand
-from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, EngineFailure, Sampling, Started, TokenLogprob
+from gearshift.engine.protocol import (
+    ChoiceEnd,
+    Delta,
+    Drafts,
+    EngineEvent,
+    EngineFailure,
+    Sampling,
+    Started,
+    TokenLogprob,
+)
 
 IN_PROMPT = 1 << 24
 """Set in a count whose token occurs in the prompt (see `count_values` in _kernel.pyi)."""
@@ -44,6 +55,10 @@ class Turn:
         digests: of the prompt's full blocks.
         root: parent of the first digest; it separates cache scopes.
         limit: most tokens that a choice may produce.
+        gear: the gear that serves it.
+        scope: the caller's cache scope.
+        drafts: where drafts may come from.
+        prediction: token ids that the answer is likely to repeat.
         echo: text given back in front of each answer.
         outbox: events of this step, not sent yet.
         failure: why the turn cannot go on; sent after the outbox.
@@ -57,10 +72,12 @@ class Turn:
     sampling: Sampling
     seed: int
     limit: int
-    gear: GearName
-    rank: int
+    gear: Gear
     vocabulary: Vocabulary
     mailbox: Mailbox
+    scope: str = ""
+    drafts: Drafts = "cold"
+    prediction: Sequence[int] = ()
     echo: str = ""
     open: int = 0
     started: bool = False
@@ -71,7 +88,7 @@ class Turn:
     def start(self, cached_tokens: int) -> None:
         """The first rows of the turn were computed."""
         self.started = True
-        self.outbox.append(Started(len(self.prompt), cached_tokens, self.seed, self.gear))
+        self.outbox.append(Started(len(self.prompt), cached_tokens, self.seed, self.gear.name))
         if self.echo:
             self.outbox.extend(Delta(choice, self.echo, ()) for choice in range(self.sampling.n))
 
@@ -97,6 +114,14 @@ class Counts:
         """The answer holds this token once more."""
         self.values[self._slot(token)] += 1
 
+    def after(self, draft: Sequence[int]) -> Counts:
+        """A copy in which the answer also holds `draft`."""
+        copy = Counts(())
+        copy.ids, copy.values, copy._slot_of = self.ids[:], self.values[:], self._slot_of.copy()
+        for token in draft:
+            copy.add(token)
+        return copy
+
     def _slot(self, token: int) -> int:
         slot = self._slot_of.get(token)
         if slot is None:
@@ -116,6 +141,12 @@ class Choice(Demand):
         seat: its row in the lane's arrays, or -1.
         attaching: it may still find its next block in the cache; over with the first row that it computes itself.
         cached: tokens of the prompt that it found.
+        draft: drafted tokens that may follow the known ones in the next step.
+        drafter: what its drafts come from, once it was asked for one.
+        drafted_at: `wanted` when the draft was made.
+        steps: steps in which it chose tokens.
+        chose: rows that chose in those steps: one each, and one for every draft.
+        kept: drafted tokens that it kept.
         reason: why it is complete; None while it is not.
     """
 
@@ -129,6 +160,12 @@ class Choice(Demand):
     seat: int = field(default=-1, kw_only=True)
     attaching: bool = field(default=True, kw_only=True)
     cached: int = field(default=0, kw_only=True)
+    draft: Sequence[int] = field(default=(), kw_only=True)
+    drafter: Drafter | None = field(default=None, kw_only=True)
+    drafted_at: int = field(default=-1, kw_only=True)
+    steps: int = field(default=0, kw_only=True)
+    chose: int = field(default=0, kw_only=True)
+    kept: int = field(default=0, kw_only=True)
     reason: Literal["stop", "length"] | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -139,8 +176,10 @@ class Choice(Demand):
         in_prompt: Sequence[int] = turn.prompt if sampling.repetition_penalty != 1.0 else ()
         return cls(
             number,
-            turn.rank,
+            turn.gear.rank,
             len(turn.prompt),
+            lookahead=1 if turn.drafts == "off" else turn.gear.lookahead,
+            share=turn.gear.share,
             turn=turn,
             index=index,
             tokens=turn.prompt[:],
@@ -155,12 +194,40 @@ class Choice(Demand):
         return self.wanted - len(self.turn.prompt)
 
     @property
+    def work(self) -> Work:
+        """What was done for its tokens so far."""
+        return Work(self.steps, self.chose, self.chose - self.steps, self.kept)
+
+    @property
     def findable(self) -> int:
         """Full blocks that may be found in the cache: the last known token is always computed."""
         return min((self.wanted - 1) // BLOCK_TOKENS, len(self.digests))
 
-    def accept(self, token: int, logprobs: tuple[TokenLogprob, ...]) -> None:
-        """Take the next token of the answer: adds its events to the turn's outbox and notes whether it was the last."""
+    def accept(self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob] = (), rows: int = 1) -> int:
+        """Take the next tokens of the answer, all from one step of `rows` rows, up to the one that ends it.
+
+        Adds their events to the turn's outbox, notes whether the answer is complete, and returns how many tokens
+        were taken: what lies behind an end is not part of the answer.
+        """
+        turn, text, taken = self.turn, "", 0
+        while taken < len(tokens) and self.reason is None:
+            text += self._take(tokens[taken])
+            taken += 1
+        self.steps += 1
+        self.chose += rows
+        self.kept += taken - 1
+        if self.reason is not None:
+            text += self.texts.finish()
+            if self.texts.stopped_by is not None:
+                self.reason = "stop"
+        turn.outbox.append(Delta(self.index, text, tuple(tokens[:taken]), tuple(logprobs[:taken]), taken - 1))
+        if self.reason is not None:
+            turn.outbox.append(ChoiceEnd(self.index, self.reason, self.produced, self.texts.stopped_by, self.work))
+            turn.open -= 1
+        return taken
+
+    def _take(self, token: int) -> str:
+        """One token more; the text that is certain by it."""
         turn, texts = self.turn, self.texts
         self.tokens.append(token)
         self.wanted += 1
@@ -171,12 +238,4 @@ class Choice(Demand):
             self.reason = "stop"
         elif self.produced >= turn.limit:
             self.reason = "length"
-        if self.reason is None:
-            turn.outbox.append(Delta(self.index, text, (token,), logprobs))
-            return
-        text += texts.finish()
-        if texts.stopped_by is not None:
-            self.reason = "stop"
-        turn.outbox.append(Delta(self.index, text, (token,), logprobs))
-        turn.outbox.append(ChoiceEnd(self.index, self.reason, self.produced, texts.stopped_by))
-        turn.open -= 1
+        return text

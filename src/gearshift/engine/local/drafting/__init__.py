@@ -1,0 +1,8 @@
+"""Drafting: guesses of how a sequence goes on, without a second model.
+
+A guess costs rows, never the answer: verification keeps what the model itself chooses.
+"""
+
+from gearshift.engine.local.drafting.draft import NO_DRAFT, Draft, Drafter
+
+__all__ = ["NO_DRAFT", "Draft", "Drafter"]
