@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from gearshift.catalog import GEARS, GearName
 from gearshift.conversation import Conversation, Prompt, RawText
 from gearshift.engine.local.batch import Batch, Chosen
 from gearshift.engine.local.blocks import Digest, chain_root, extend_chain
+from gearshift.engine.local.drafting import Draft
 from gearshift.engine.local.mailbox import Mailbox
 from gearshift.engine.local.scheduler import BLOCK_TOKENS
-from gearshift.engine.local.sequence import Counts, Turn, Vocabulary
+from gearshift.engine.local.sequence import Choice, Counts, Turn, Vocabulary
 from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Sampling, Started
 
 END = 0
@@ -149,6 +150,32 @@ def turn_of(
         vocabulary=vocabulary,
         mailbox=Mailbox(_LOOP),
     )
+
+
+class HalfRight:
+    """A drafter that knows the answer and errs now and then, at places that depend on the sequence alone."""
+
+    def __init__(self, choice: Choice) -> None:
+        turn = choice.turn
+        sampling = replace(turn.sampling, seed=turn.seed, ignore_eos=True)
+        self.answer = answer(turn.prompt, sampling, turn.limit + 20, choice.index)
+        self.grown = choice.tokens[len(turn.prompt) :]
+        self.learned = [0, 0]
+
+    def append(self, tokens: Sequence[int]) -> None:
+        self.grown.extend(tokens)
+
+    def propose(self, most: int) -> Draft:
+        at = len(self.grown)
+        assert self.answer[:at] == self.grown.tolist()
+        wrong = at * 7 % 11
+        draft = [t if i != wrong else (t + 1) % len(PIECES) for i, t in enumerate(self.answer[at : at + most])]
+        return Draft(draft[: 1 + at * 5 % 16], 0.9)
+
+    def learn(self, proposed: int, kept: int) -> None:
+        assert 0 <= kept <= proposed
+        self.learned[0] += proposed
+        self.learned[1] += kept
 
 
 _LOOP = asyncio.new_event_loop()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gearshift.caller import LOCAL, Caller
+from gearshift.caller import LOCAL, Caller, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt, RawText, RawTokens
 from gearshift.engine import (
@@ -107,7 +107,7 @@ def test_a_turn_streams_its_answer() -> None:
             events = told(await collect(engine, generation([5, 6, 7])))
             assert events.started == Started(3, 0, events.started.seed, "standard")
             assert events.tokens[0] == answer([5, 6, 7], GREEDY, 20)
-            assert events.ends[0] == ChoiceEnd(0, "length", 20)
+            assert events.ends[0] == ChoiceEnd(0, "length", 20, work=Work(steps=20, rows=20))
 
     run(test())
 

@@ -14,7 +14,7 @@ from gearshift.engine.local.lane import Lane, LaneLimits
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, blocks_for
 from gearshift.engine.local.sequence import Turn
 from gearshift.engine.protocol import ChoiceEnd, Delta, Sampling, Started
-from tests.engine.local.stand_in import PIECES, VOCABULARY, StandIn, answer, told, turn_of
+from tests.engine.local.stand_in import PIECES, VOCABULARY, HalfRight, StandIn, answer, told, turn_of
 
 LONGEST = 256
 GREEDY = Sampling(temperature=0.0, ignore_eos=True)
@@ -22,7 +22,7 @@ GREEDY = Sampling(temperature=0.0, ignore_eos=True)
 
 def lane_of(kernel: StandIn, seats: int = 8, rows: int = 256, context: int = LONGEST) -> Lane:
     limits = LaneLimits(seats, len(kernel.memory), context, max(rows, seats), stall_s=0.0)
-    return Lane("stand-in", kernel, VOCABULARY, limits)
+    return Lane("stand-in", kernel, VOCABULARY, limits, HalfRight)
 
 
 def run_step(lane: Lane) -> set[Turn]:
@@ -316,6 +316,41 @@ def test_a_stop_string_ends_a_choice_across_tokens() -> None:
     produced = len(events.tokens[0])
     assert events.ends[0] == ChoiceEnd(0, "stop", produced, stop, Work(steps=produced, rows=produced))
     assert events.tokens[0] == ids[: len(events.tokens[0])]
+
+
+def test_drafts_are_kept_exactly_as_far_as_the_model_agrees() -> None:
+    sampling = Sampling(temperature=0.0, ignore_eos=True, frequency_penalty=0.5, logprobs=1)
+    turn = turn_of([5, 6], sampling, 200, "ultrafast")
+    lane = lane_of(StandIn(100))
+    lane.add(turn)
+    run(lane)
+    events = told(turn.outbox)
+    assert events.tokens[0] == answer([5, 6], sampling, 200)
+    deltas = [event for event in turn.outbox if isinstance(event, Delta)]
+    work = events.ends[0].work
+    assert work.steps == len(deltas) < 100
+    assert work.kept == sum(delta.kept for delta in deltas) == 200 - len(deltas)
+    assert work.rows == work.steps + work.drafted
+    assert work.drafted > work.kept
+    assert all(len(delta.logprobs) == len(delta.token_ids) == delta.kept + 1 for delta in deltas)
+
+
+def test_an_end_inside_a_draft_cuts_there() -> None:
+    """What lies behind the end was computed, but is neither told, nor counted, nor findable."""
+    sampling = Sampling(temperature=0.0)
+    prompt = next([t] for t in range(1, 12) if 20 < len(answer([t], sampling, 400)) < 400)
+    expected = answer(prompt, sampling, 400)
+    turn = turn_of(prompt, sampling, 400, "ultrafast")
+    lane = lane_of(StandIn(100), context=500)
+    lane.add(turn)
+    run(lane)
+    events = told(turn.outbox)
+    assert events.tokens[0] == expected
+    assert events.ends[0].completion_tokens == len(expected)
+    behind = turn_of([*prompt, *expected, *range(1, 12), *range(1, 12), *range(1, 12)], sampling, 1)
+    lane.add(behind)
+    run(lane)
+    assert told(behind.outbox).started.cached_tokens <= len(prompt) + len(expected)
 
 
 def test_logprobs_go_with_their_tokens() -> None:
