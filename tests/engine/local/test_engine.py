@@ -247,7 +247,7 @@ def test_the_window_ends_an_answer() -> None:
         async with engine_of(StandIn(200)) as engine:
             endless = Sampling(temperature=0.0, ignore_eos=True)
             events = told(await collect(engine, generation([1] * (CONTEXT - 5), endless)))
-            assert events.ends[0] == ChoiceEnd(0, "length", 5)
+            assert events.ends[0] == ChoiceEnd(0, "length", 5, work=Work(steps=5, rows=5))
             for prompt, most in (([1] * CONTEXT, None), ([1] * 500, 13), ([1] * 600, 0)):
                 with pytest.raises(ContextOverflow) as caught:
                     await collect(engine, generation(prompt, Sampling(max_tokens=most)))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gearshift.caller import LOCAL, Caller
+from gearshift.caller import LOCAL, Caller, Work
 from gearshift.conversation import Prompt, RawText, RawTokens
 from gearshift.engine import ChoiceEnd, EngineEvent, Generation, Sampling
 from gearshift.engine.local.engine import LocalEngine
@@ -101,10 +101,10 @@ def test_an_end_of_text_token_has_no_text_and_ends_the_answer(smollm2: OpenModel
             forced = Sampling(temperature=0.0, max_tokens=5, logit_bias=((end, 1000.0),))
             events = await ask(engine, STORY, forced)
             assert (events.tokens[0], events.texts[0]) == ([end], "")
-            assert events.ends[0] == ChoiceEnd(0, "stop", 1)
+            assert events.ends[0] == ChoiceEnd(0, "stop", 1, work=Work(steps=1, rows=1))
             events = await ask(engine, STORY, replace(forced, ignore_eos=True))
             assert (events.tokens[0], events.texts[0]) == ([end] * 5, "")
-            assert events.ends[0] == ChoiceEnd(0, "length", 5)
+            assert events.ends[0] == ChoiceEnd(0, "length", 5, work=Work(steps=5, rows=5))
 
     asyncio.run(test())
 
