@@ -386,3 +386,44 @@ def test_tokens_are_counted_without_running() -> None:
             assert await engine.count_tokens("m", RawText("abc" * 1000)) == 3000
 
     run(test())
+
+
+def test_a_reader_that_falls_behind_pauses_its_own_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearshift.engine.local.mailbox.FULL", 8)
+
+    async def test() -> None:
+        kernel = StandIn(200)
+        async with engine_of(kernel, seats=2) as engine:
+            long = Sampling(temperature=0.0, ignore_eos=True, max_tokens=200)
+            slow = engine.generate(generation([5, 6, 7], long))
+            events = list(await anext(slow))
+            lane = engine._models["m"].lane  # pyright: ignore[reportPrivateUsage]
+            while not lane.paused:  # it is not read, so it ends up here
+                await asyncio.sleep(0.001)
+            assert lane.seats.free == 2
+            assert lane.pool.free == lane.pool.total
+            others = await asyncio.gather(*(collect(engine, generation([t], long)) for t in (1, 2, 3)))
+            for t, other in zip((1, 2, 3), others, strict=True):
+                assert told(other).tokens[0] == answer([t], long, 200)
+            async for batch in slow:
+                events += batch
+            assert told(events).tokens[0] == answer([5, 6, 7], long, 200)
+
+    run(test())
+
+
+def test_a_paused_turn_can_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearshift.engine.local.mailbox.FULL", 8)
+
+    async def test() -> None:
+        async with engine_of(StandIn(200)) as engine:
+            slow = engine.generate(generation([5, 6, 7], Sampling(ignore_eos=True, max_tokens=200)))
+            await anext(slow)
+            lane = engine._models["m"].lane  # pyright: ignore[reportPrivateUsage]
+            while not lane.paused:
+                await asyncio.sleep(0.001)
+            await slow.aclose()
+            while lane.paused:
+                await asyncio.sleep(0.001)
+
+    run(test())

@@ -102,6 +102,7 @@ class LocalEngine:
         if turn.limit == 0:
             yield turn.without_answer()
             return
+        turn.mailbox.emptied = lambda: self._loop.resume(turn)
         self._loop.submit(model.lane, turn)
         running = generation.sampling.n
         try:

@@ -108,6 +108,8 @@ class Lane:
         self.limits = limits
         self.waiting: list[Choice] = []
         self.seated: list[Choice] = []
+        self.paused: list[Choice] = []
+        """Sequences whose reader has fallen behind: they hold nothing and ask for nothing until it has caught up."""
         self.pool = BlockPool(limits.blocks)
         self.seats = Seats(limits.seats, limits.context, len(vocabulary.pieces))
         self.meter = CostMeter()
@@ -132,8 +134,14 @@ class Lane:
         """A turn leaves: its blocks are free at once, its rows at the next step."""
         turn.cancelled = True
         self.waiting = [choice for choice in self.waiting if choice.turn is not turn]
+        self.paused = [choice for choice in self.paused if choice.turn is not turn]
         for choice in [choice for choice in self.seated if choice.turn is turn]:
             self._leave(choice)
+
+    def resume(self, turn: Turn) -> None:
+        """The turn's reader has caught up: its sequences join the queue again."""
+        self.waiting += [choice for choice in self.paused if choice.turn is turn]
+        self.paused = [choice for choice in self.paused if choice.turn is not turn]
 
     def fail(self, turn: Turn, failure: EngineFailure) -> None:
         """A turn cannot go on."""
@@ -145,6 +153,9 @@ class Lane:
 
     def schedule(self) -> Step[Choice]:
         """Seat who can be seated, attach what is in the cache, and decide the rows of the next step."""
+        for choice in [choice for choice in self.seated if choice.turn.mailbox.full]:
+            self._give_up(choice)
+            self.paused.append(choice)
         while True:
             self._admit()
             self._attach()
@@ -204,11 +215,14 @@ class Lane:
 
     def _preempt(self, choice: Choice) -> None:
         """Take the blocks away; the sequence computes its tokens again later, to the same bits."""
+        self._give_up(choice)
+        choice.preempted += 1
+        self.waiting.append(choice)
+
+    def _give_up(self, choice: Choice) -> None:
         self._leave(choice)
         choice.computed = 0
-        choice.preempted += 1
         choice.attaching, choice.waits = True, False
-        self.waiting.append(choice)
 
     def _leave(self, choice: Choice) -> None:
         self.pool.withdraw(choice.digests[: choice.findable], choice.number)

@@ -64,6 +64,12 @@ class Loop:
             self._messages.append(lambda: self._cancel(turn))
             self._wake.notify()
 
+    def resume(self, turn: Turn) -> None:
+        """A turn that was paused for its reader may go on."""
+        with self._wake:
+            self._messages.append(lambda: self._resume(turn))
+            self._wake.notify()
+
     def close(self) -> None:
         """Fail all turns and end the thread; returns when it has ended."""
         with self._wake:
@@ -130,6 +136,11 @@ class Loop:
         lane = self._turns.pop(turn, None)
         if lane is not None:
             lane.cancel(turn)
+
+    def _resume(self, turn: Turn) -> None:
+        lane = self._turns.get(turn)
+        if lane is not None:
+            lane.resume(turn)
 
     def _emit(self, turns: Iterable[Turn]) -> None:
         """Send what the turns have to tell, all of a step at once; forget those that are complete."""

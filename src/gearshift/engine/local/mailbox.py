@@ -1,26 +1,38 @@
 """How events cross from the loop thread to asyncio: one call per step and event loop, whatever the number of turns.
 
-The loop thread posts; the reader of a turn takes. A reader that is slow gets the events of several steps at once.
+The loop thread posts; the reader of a turn takes. A reader that is slow gets the events of several steps at once; one
+that falls far behind is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gearshift.engine.protocol import EngineEvent, EngineFailure
 
+FULL = 512
+"""Events not taken by which a mailbox counts as full."""
+
 
 class Mailbox:
-    """The events of one turn on their way to its reader. Everything but `post` belongs to the reader's event loop."""
+    """The events of one turn on their way to its reader. Everything but `post` and `full` belongs to the reader's
+    event loop."""
 
-    __slots__ = ("_events", "_failure", "_waiter", "loop")
+    __slots__ = ("_events", "_failure", "_waiter", "emptied", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self.emptied: Callable[[], None] | None = None
+        """Called when the events of a full mailbox were taken."""
         self._events: list[EngineEvent] = []
         self._failure: EngineFailure | None = None
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader has fallen so far behind that its turn should pause."""
+        return len(self._events) >= FULL
 
     async def take(self) -> Sequence[EngineEvent]:
         """All events that came since the last call; waits for the first. Raises the turn's failure after them."""
@@ -33,6 +45,8 @@ class Mailbox:
             finally:
                 self._waiter = None
         events, self._events = self._events, []
+        if len(events) >= FULL and self.emptied is not None:
+            self.emptied()
         return events
 
     def put(self, events: Sequence[EngineEvent], failure: EngineFailure | None) -> None:
