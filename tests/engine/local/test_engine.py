@@ -153,12 +153,14 @@ def test_a_reader_that_leaves_frees_its_rows(how: str) -> None:
                 await batches.aclose()
             else:
 
+                reading = asyncio.Event()
+
                 async def read() -> None:
                     async for _ in batches:
-                        pass
+                        reading.set()
 
                 task = asyncio.create_task(read())
-                await asyncio.sleep(0.02)
+                await reading.wait()
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
