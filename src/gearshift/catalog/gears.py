@@ -18,21 +18,36 @@ class Gear:
     Attributes:
         name: the gear's name in our words.
         lookahead: rows of a step that one stream may take, drafts included.
-        share: least fraction of the engine's time that the gear as a whole is guaranteed while it has work.
+        share: least fraction of the engine's time that the gear as a whole is guaranteed while it has work: its
+            streams run at no less than this part of the speed that they would have with the engine to themselves.
         rank: order in which gears are served; higher goes first.
+        seats: sequences of the gear that may run at once; None takes all seats of the model.
+        queue_wait_s: how long a turn may wait for a seat of the gear before it is told to come back later.
+        price: what a token costs, as a multiple of the standard one.
     """
 
     name: GearName
     lookahead: int
     share: float
     rank: int
+    seats: int | None = None
+    queue_wait_s: float = 60.0
+    price: float = 1.0
 
 
 GEARS: dict[GearName, Gear] = {
-    "standard": Gear("standard", lookahead=1, share=0.0, rank=0),
-    "priority": Gear("priority", lookahead=4, share=0.2, rank=1),
-    "ultrafast": Gear("ultrafast", lookahead=16, share=0.6, rank=2),
+    "standard": Gear("standard", lookahead=1, share=0.0, rank=0, seats=None, queue_wait_s=60.0, price=1.0),
+    "priority": Gear("priority", lookahead=4, share=0.25, rank=1, seats=8, queue_wait_s=20.0, price=2.5),
+    "ultrafast": Gear("ultrafast", lookahead=16, share=0.6, rank=2, seats=2, queue_wait_s=5.0, price=6.0),
 }
+"""The gears of every model.
+
+Prices follow from rows and shares. A share s for a few seats displaces the standard tokens that this part of the
+time would have brought, so a token of the gear has to bring at least s / (1 - s) times the standard rate per second
+of its displaced time: 0.33 for priority and 1.5 for ultrafast; and of the rows that it takes for drafts, one in two
+to one in four is kept, which makes up the rest of 2.5 and 6. `gearshift simulate` shows the displaced tokens for a
+machine and a load.
+"""
 
 _WIRE_NAMES: dict[str, GearName] = {
     "default": "standard",
