@@ -152,7 +152,6 @@ def test_a_reader_that_leaves_frees_its_rows(how: str) -> None:
                 await anext(batches)
                 await batches.aclose()
             else:
-
                 reading = asyncio.Event()
 
                 async def read() -> None:

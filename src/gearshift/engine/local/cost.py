@@ -83,7 +83,7 @@ class _Bucket:
 
     def point(self, per_key: float) -> tuple[float, float]:
         """The typical step without its context."""
-        bare = [max(s - per_key * k, s / 2) for s, k in zip(self.seconds, self.keys, strict=True)]
+        bare = [max(s - per_key * k, s / 20) for s, k in zip(self.seconds, self.keys, strict=True)]
         return median(self.rows), median(bare)
 
 
@@ -91,7 +91,7 @@ _KEPT = 31
 """Steps kept per bucket."""
 _TRUSTED = 3
 """Steps of a bucket from which on it is believed."""
-_RECENT = 15
+_RECENT = 41
 """Steps by which the machine's speed is judged."""
 _FRESH = 16
 """Steps for which a curve is used again."""
