@@ -1,0 +1,31 @@
+"""The `gearshift` command. Every subject has a module of its own here; a command brings in what it needs when it runs,
+so that none waits for what only others need. What commands do is in the rooms below.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from gearshift.cli import models, serving
+
+app = typer.Typer(
+    help="Serve coding models over the OpenAI API.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(serving.serve)
+app.add_typer(models.app, name="models")
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    from gearshift import __version__
+
+    print(f"gearshift {__version__}")
