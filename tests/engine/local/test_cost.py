@@ -1,4 +1,4 @@
-"""The measured cost of a step: interpolation, how a chunk is chosen from it, and what the meter makes of noisy steps."""
+"""The measured cost of a step: interpolation, how a chunk is chosen from it, and what the meter makes of noise."""
 
 from __future__ import annotations
 

@@ -70,6 +70,8 @@ class _Bucket:
     rows: deque[int] = field(default_factory=lambda: deque[int](maxlen=_KEPT))
     seconds: deque[float] = field(default_factory=lambda: deque[float](maxlen=_KEPT))
     keys: deque[int] = field(default_factory=lambda: deque[int](maxlen=_KEPT))
+    level: float = 0.0
+    """Seconds of the typical step without its context."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -82,18 +84,23 @@ class _Bucket:
         return [(s1 - s0) / (k1 - k0) for (k0, s0), (k1, s1) in pairs if k1 - k0 >= _KEYS_APART]
 
     def point(self, per_key: float) -> tuple[float, float]:
-        """The typical step without its context."""
-        bare = [max(s - per_key * k, s / 20) for s, k in zip(self.seconds, self.keys, strict=True)]
-        return median(self.rows), median(bare)
+        """Rows and seconds of the typical step without its context. Once it is known it moves only when it is wrong:
+        speed and shape that both followed every step would drift, and leave behind the buckets not in use."""
+        level = median(max(s - per_key * k, s / 20) for s, k in zip(self.seconds, self.keys, strict=True))
+        if len(self) < _KEPT or not 1 / _WRONG < level / self.level < _WRONG:
+            self.level = level
+        return median(self.rows), self.level
 
 
-_KEPT = 31
+_KEPT = 63
 """Steps kept per bucket."""
 _TRUSTED = 3
 """Steps of a bucket from which on it is believed."""
+_WRONG = 1.1
+"""A bucket's typical step is wrong when its steps differ by this factor."""
 _RECENT = 41
 """Steps by which the machine's speed is judged."""
-_FRESH = 16
+_FRESH = 32
 """Steps for which a curve is used again."""
 _KEYS_APART = 512
 """Two steps tell something about the cost of keys when they differ by so many."""
@@ -139,7 +146,7 @@ class CostMeter:
     def _fitted(self) -> StepCost:
         slopes = [slope for bucket in self._buckets.values() for slope in bucket.slopes()]
         per_key = max(0.0, median(slopes)) if len(slopes) >= _TRUSTED else self._calibrated.per_key
-        points = {point[0]: point[1] for b in self._buckets.values() if (point := b.point(per_key))}
+        points = dict(bucket.point(per_key) for bucket in self._buckets.values())
         measured = {_bucket_of(round(rows)) for rows in points}
         points |= {rows: s for rows, s in self._calibrated.points if _bucket_of(round(rows)) not in measured}
         return StepCost(rising(sorted(points.items())), per_key)
