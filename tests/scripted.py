@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from gearshift.catalog import ModelEntry
+from gearshift.caller import NO_WORK, Work
+from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Conversation, Message, Prompt, RawText, RawTokens
 from gearshift.engine.protocol import (
     ChoiceEnd,
@@ -23,13 +24,15 @@ from gearshift.engine.protocol import (
 
 WORDS = ("Gears", " change", " speed", ",", " not", " answers", " 齿轮", " 🙂", ".")
 SEED = 4242
+DRAFT_ROWS = 4
 
 
 class ScriptedEngine:
     """Answers every turn with WORDS, one token per word and step, over and over until `max_tokens` or the end.
 
     A prompt counts one token per word; the first of them are "cached". Prompts that hold certain words misbehave:
-    `overload`, `break-early`, `break-late`, `invalid-bias`, `forever`, `silent`.
+    `overload`, `break-early`, `break-late`, `invalid-bias`, `forever`, `silent`. With `drafts` in the prompt, and above
+    the standard gear, every step but the last has DRAFT_ROWS rows and brings two words: one draft is kept.
     """
 
     def __init__(
@@ -40,13 +43,15 @@ class ScriptedEngine:
         window: int = 64,
         pause_s: float = 0.0,
         patience: int = 1 << 40,
+        only_gear: GearName | None = None,
     ) -> None:
-        """patience: most tokens of any answer, whatever was asked for."""
+        """patience: most tokens of any answer, whatever was asked for. only_gear: the one that has seats."""
         self.slots = slots
         self.waiting_limit = waiting_limit
         self.window = window
         self.pause_s = pause_s
         self.patience = patience
+        self.only_gear: GearName | None = only_gear
         self.seen: list[Generation] = []
         self.running = 0
         self.waiting = 0
@@ -72,7 +77,8 @@ class ScriptedEngine:
         self.running += 1
         try:
             seed = generation.sampling.seed
-            yield [Started(len(words), min(2, len(words)), SEED if seed is None else seed, generation.gear)]
+            gear = self.only_gear or generation.gear
+            yield [Started(len(words), min(2, len(words)), SEED if seed is None else seed, gear)]
             async for batch in self._steps(generation, words):
                 yield batch
         finally:
@@ -87,25 +93,35 @@ class ScriptedEngine:
         if limit is None:
             limit = self.patience if "forever" in words else len(WORDS) + 1
         limit = min(limit, self.patience)
-        for step in range(limit):
+        pace = 2 if "drafts" in words and generation.gear != "standard" and generation.drafts != "off" else 1
+        step, work = 0, NO_WORK
+        while step < limit:
             await asyncio.sleep(self.pause_s)
             if self.closed or ("break-late" in words and step == 3):
                 raise EngineFailure("the script says so")
             if "silent" in words:
                 yield [Delta(choice, "", (step,)) for choice in range(sampling.n)]
-                yield [ChoiceEnd(choice, "stop", 1) for choice in range(sampling.n)]
+                yield [ChoiceEnd(choice, "stop", 1, work=Work(1, 1)) for choice in range(sampling.n)]
                 return
             if step == len(WORDS) and not sampling.ignore_eos and "forever" not in words:
-                yield [ChoiceEnd(choice, "stop", step + 1) for choice in range(sampling.n)]
+                work += Work(1, 1)
+                yield [ChoiceEnd(choice, "stop", step + 1, work=work) for choice in range(sampling.n)]
                 return
-            word = WORDS[step % len(WORDS)]
-            yield [Delta(choice, word, (step,), _logprobs(sampling.logprobs, word)) for choice in range(sampling.n)]
-        yield [ChoiceEnd(choice, "length", limit) for choice in range(sampling.n)]
+            tokens = tuple(range(step, min(step + pace, limit, len(WORDS) + step - step % len(WORDS))))
+            kept = len(tokens) - 1
+            step += len(tokens)
+            work += Work(1, DRAFT_ROWS, DRAFT_ROWS - 1, kept) if kept else Work(1, 1)
+            said = [WORDS[token % len(WORDS)] for token in tokens]
+            logprobs = tuple(one for word in said for one in _logprobs(sampling.logprobs, word))
+            yield [Delta(choice, "".join(said), tokens, logprobs, kept) for choice in range(sampling.n)]
+        yield [ChoiceEnd(choice, "length", limit, work=work) for choice in range(sampling.n)]
 
     def _check(self, generation: Generation, words: list[str]) -> None:
         sampling = generation.sampling
         if "overload" in words:
             raise Overloaded("The script says so.", retry_after_s=1.5)
+        if self.only_gear not in (None, generation.gear) and not generation.gear_fallback:
+            raise Overloaded(f"All seats of the gear {generation.gear} are taken.", retry_after_s=3.2)
         if len(words) + (sampling.max_tokens or 0) > self.window and "forever" not in words:
             raise ContextOverflow(len(words), sampling.max_tokens, self.window)
         if "break-early" in words:

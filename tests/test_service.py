@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from gearshift.accounts import KeyRing, Unauthorized
-from gearshift.caller import LOCAL, Caller, Usage
+from gearshift.caller import LOCAL, Caller, Usage, Work
 from gearshift.conversation import RawText
 from gearshift.engine.protocol import ContextOverflow, EngineFailure, Overloaded, Sampling
 from gearshift.service import Asked, Service, Turn, UnknownModel
@@ -22,7 +22,7 @@ def ask(prompt: str = "a b c", model: str = "scripted", *, n: int = 1) -> Turn:
     return Turn(Asked(model, RawText(prompt), Sampling(n=n)), LOCAL)
 
 
-def run(scene: Callable[[Service, ScriptedEngine], Awaitable[None]], **engine: int) -> Settled:
+def run(scene: Callable[[Service, ScriptedEngine], Awaitable[None]], *, slots: int = 32) -> Settled:
     """Play a scene; returns what was settled."""
     settled: Settled = []
 
@@ -30,7 +30,7 @@ def run(scene: Callable[[Service, ScriptedEngine], Awaitable[None]], **engine: i
         settled.append((turn_id, caller, usage))
 
     async def play() -> None:
-        scripted = ScriptedEngine(**engine)
+        scripted = ScriptedEngine(slots=slots)
         await scene(Service([scripted], KeyRing(), settle), scripted)
         assert scripted.running == scripted.waiting == 0
 
@@ -45,7 +45,23 @@ def test_a_turn_that_ends_by_itself() -> None:
         async for _ in service.journey(turn):
             pass
 
-    assert run(scene) == [(turn.id, LOCAL, Usage(3, 2, 2 * (len(WORDS) + 1), "finished"))]
+    assert run(scene) == [(turn.id, LOCAL, Usage(3, 2, 20, "finished", Work(20, 20)))]
+
+
+def test_drafts_are_counted_while_a_turn_runs_and_exactly_at_its_end() -> None:
+    asked = Asked("scripted", RawText("drafts"), Sampling(max_tokens=6), "ultrafast", prediction="Gears change")
+    turn = Turn(asked, LOCAL)
+    running: list[Work] = []
+
+    async def scene(service: Service, engine: ScriptedEngine) -> None:
+        async for _ in service.journey(turn):
+            running.append(turn.usage.work)
+        assert engine.seen[0].prediction == "Gears change"
+
+    ((_, _, usage),) = run(scene)
+    # Two tokens a step. Rows whose drafts were not kept are known at the end.
+    assert running == [Work(), *(Work(step, 2 * step, step, step) for step in (1, 2, 3)), Work(3, 12, 9, 3)]
+    assert usage == Usage(1, 1, 6, "finished", Work(3, 12, 9, 3), "ultrafast", predicted=True)
 
 
 def test_a_turn_that_is_closed_midway_counts_what_was_handed_over() -> None:
@@ -56,7 +72,7 @@ def test_a_turn_that_is_closed_midway_counts_what_was_handed_over() -> None:
             for _ in range(4):
                 await anext(batches)
 
-    assert run(scene) == [(turn.id, LOCAL, Usage(3, 2, 3, "cancelled"))]
+    assert run(scene) == [(turn.id, LOCAL, Usage(3, 2, 3, "cancelled", Work(3, 3)))]
 
 
 def test_a_turn_whose_task_is_cancelled() -> None:
@@ -74,7 +90,7 @@ def test_a_turn_whose_task_is_cancelled() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     ((_, _, usage),) = run(scene)
-    assert usage == Usage(1, 1, turn.produced, "cancelled")
+    assert usage == Usage(1, 1, turn.produced, "cancelled", Work(turn.produced, turn.produced))
 
 
 def test_a_turn_that_is_cancelled_while_it_queues() -> None:

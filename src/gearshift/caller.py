@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from gearshift.catalog import GearName
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -64,7 +66,9 @@ class Usage:
         cached_tokens: those of them that were found in the cache.
         completion_tokens: tokens produced over all choices, the end-of-text token included if produced.
         ending: how the turn ended.
-        work: of the choices that ended.
+        work: exact for choices that ended. Of a running choice only the drafts that were kept are known.
+        gear: the gear that served; the one asked for while none has.
+        predicted: whether the turn came with a prediction.
     """
 
     prompt_tokens: int
@@ -72,6 +76,8 @@ class Usage:
     completion_tokens: int
     ending: Literal["finished", "cancelled", "failed"]
     work: Work = NO_WORK
+    gear: GearName = "standard"
+    predicted: bool = False
 
 
 Settle = Callable[[str, Caller, Usage], None]

@@ -18,7 +18,7 @@ from gearshift.accounts import Caller, KeyRing, Settle, Usage
 from gearshift.caller import NO_WORK, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
-from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Engine, EngineEvent, Generation, Sampling, Started
+from gearshift.engine.protocol import ChoiceEnd, Drafts, Engine, EngineEvent, Generation, Sampling, Started
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,26 @@ class Asked:
 
 
 @dataclass(slots=True)
+class _Count:
+    """What is known of one choice so far."""
+
+    tokens: int = 0
+    steps: int = 0
+    kept: int = 0
+    end: ChoiceEnd | None = None
+
+    @property
+    def completion_tokens(self) -> int:
+        return self.tokens if self.end is None else self.end.completion_tokens
+
+    @property
+    def work(self) -> Work:
+        if self.end is not None:
+            return self.end.work
+        return Work(self.steps, self.steps + self.kept, self.kept, self.kept)
+
+
+@dataclass(slots=True)
 class Turn:
     """One turn under way: who asked what, and exact counts of what came of it so far.
 
@@ -59,32 +79,41 @@ class Turn:
     model: ModelEntry | None = None
     started: Started | None = None
     produced: int = 0
-    work: Work = NO_WORK
     ending: Literal["finished", "cancelled", "failed"] = "failed"
-    _running: dict[int, int] = field(default_factory=dict[int, int])
-    _ended: dict[int, int] = field(default_factory=dict[int, int])
+    _choices: dict[int, _Count] = field(default_factory=dict[int, _Count])
 
     def count(self, batch: Sequence[EngineEvent]) -> None:
         """Take a batch of events into account."""
         for event in batch:
-            if isinstance(event, Delta):
-                self.produced += len(event.token_ids)
-                self._running[event.choice] = self._running.get(event.choice, 0) + len(event.token_ids)
-            elif isinstance(event, ChoiceEnd):
-                self._ended[event.choice] = event.completion_tokens
-                self.work += event.work
-            else:
+            if isinstance(event, Started):
                 self.started = event
+                continue
+            choice = self._choices.setdefault(event.choice, _Count())
+            if isinstance(event, ChoiceEnd):
+                choice.end = event
+            elif event.token_ids:
+                self.produced += len(event.token_ids)
+                choice.tokens += len(event.token_ids)
+                choice.steps += 1
+                choice.kept += event.kept
+
+    @property
+    def gear(self) -> GearName:
+        """The gear that serves; the one asked for until one does."""
+        return self.started.gear if self.started else self.asked.gear
 
     @property
     def usage(self) -> Usage:
         """Counts up to now. A choice that ended counts what its end says, a running one what its deltas brought."""
+        choices = self._choices.values()
         return Usage(
             prompt_tokens=self.started.prompt_tokens if self.started else 0,
             cached_tokens=self.started.cached_tokens if self.started else 0,
-            completion_tokens=sum((self._running | self._ended).values()),
+            completion_tokens=sum(choice.completion_tokens for choice in choices),
             ending=self.ending,
-            work=self.work,
+            work=sum((choice.work for choice in choices), NO_WORK),
+            gear=self.gear,
+            predicted=bool(self.asked.prediction),
         )
 
 

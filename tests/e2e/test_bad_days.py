@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from tests.e2e.started import MODEL, ROOT, Started, started
 from tests.server.test_malformed import bodies
 
+CANCELLED = 'gearshift_turns_total{ending="cancelled",gear="standard"}'
+
 
 def completion(prompt: str = "Once upon a time", **fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "prompt": prompt, "temperature": 0, "ignore_eos": True, **fields}
@@ -40,7 +42,7 @@ def wait_until_idle(server: Started) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_clients_that_vanish_free_their_rows(server: Started, stream: bool) -> None:
-    before = server.metrics().get('gearshift_turns_total{ending="cancelled"}', 0)
+    before = server.metrics().get(CANCELLED, 0)
     clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
     for number, client in enumerate(clients):
         client.sendall(request_bytes(completion(f"Story {number}:", stream=stream, max_tokens=8000)))
@@ -51,7 +53,7 @@ def test_clients_that_vanish_free_their_rows(server: Started, stream: bool) -> N
     for client in clients:
         client.close()
     wait_until_idle(server)
-    assert server.metrics()['gearshift_turns_total{ending="cancelled"}'] == before + 8
+    assert server.metrics()[CANCELLED] == before + 8
 
 
 def test_200_connections_at_once_on_32_streams(server: Started) -> None:

@@ -49,7 +49,25 @@ def test_chat(client: OpenAI) -> None:
     assert answer.usage.prompt_tokens_details is not None
     assert answer.usage.prompt_tokens_details.cached_tokens == 2
     assert answer.usage.total_tokens == 3 + 2 * (len(WORDS) + 1)
+    assert (answer.usage.model_extra or {})["gearshift"]["steps"] == answer.usage.completion_tokens
     assert answer.model_extra == {"seed": SEED}
+
+
+def test_a_prediction(client: OpenAI, server: Running) -> None:
+    answer = client.chat.completions.create(
+        model="scripted",
+        messages=[{"role": "user", "content": "drafts"}],
+        service_tier="priority",
+        prediction={"type": "content", "content": [{"type": "text", "text": "Gears "}, {"type": "text", "text": "do"}]},
+        extra_body={"drafts": "cold", "gear_fallback": True},
+    )
+    generation = server.engine.seen[-1]
+    assert (generation.prediction, generation.drafts, generation.gear_fallback) == ("Gears do", "cold", True)
+    assert answer.service_tier == "priority"
+    assert answer.usage is not None
+    details = answer.usage.completion_tokens_details
+    assert details is not None
+    assert (details.accepted_prediction_tokens, details.rejected_prediction_tokens) == (4, 8)
 
 
 def test_chat_streaming(client: OpenAI) -> None:
@@ -181,9 +199,9 @@ def test_errors_are_the_packages_own(client: OpenAI, server: Running) -> None:
     with pytest.raises(openai.BadRequestError) as wrong:
         chat.create(model="scripted", messages=[{"role": "user", "content": "a"}], temperature=9)
     assert (wrong.value.param, wrong.value.type) == ("temperature", "invalid_request_error")
-    with pytest.raises(openai.InternalServerError) as busy:
+    with pytest.raises(openai.RateLimitError) as busy:
         chat.create(model="scripted", messages=[{"role": "user", "content": "overload"}])
-    assert busy.value.status_code == 503
+    assert busy.value.status_code == 429
     assert busy.value.response.headers["retry-after"] == "2"
     with pytest.raises(openai.APIError, match="The engine failed"):
         list(chat.create(model="scripted", messages=[{"role": "user", "content": "break-late"}], stream=True))

@@ -64,8 +64,10 @@ def test_what_fails_before_the_first_byte_is_a_status(server: Running, path: str
     assert "64" in error["message"]
 
     overloaded = post("overload")
-    assert overloaded.status_code == 503
+    assert overloaded.status_code == 429
     assert overloaded.headers["retry-after"] == "2"
+    assert overloaded.json()["error"]["type"] == "rate_limit_error"
+    assert overloaded.json()["error"]["code"] == "overloaded"
 
     invalid = post("invalid-bias")
     assert invalid.status_code == 400
@@ -78,9 +80,79 @@ def test_what_fails_before_the_first_byte_is_a_status(server: Running, path: str
 
 @pytest.mark.parametrize("path", BODIES)
 def test_the_tier_that_served_is_named(server: Running, path: str) -> None:
-    for asked, served in ((None, "default"), ("flex", "default"), ("fast", "priority"), ("ultrafast", "ultrafast")):
-        answer = httpx.post(server.url + path, json=BODIES[path] | {"service_tier": asked})
-        assert answer.json()["service_tier"] == served
+    for asked in (None, "auto", "default", "flex", "scale", "standard", "fast", "priority", "ultrafast"):
+        served = {"fast": "priority", "priority": "priority", "ultrafast": "ultrafast"}.get(str(asked), "default")
+        body = BODIES[path] | {"service_tier": asked}
+        assert httpx.post(server.url + path, json=body).json()["service_tier"] == served
+        events = events_of(httpx.post(server.url + path, json=body | {"stream": True}).text)
+        bodies = [event.get("response", event) for event in events if event != "[DONE]"]
+        assert {one["service_tier"] for one in bodies if "service_tier" in one} == {served}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_the_gear_that_served_is_named_and_not_the_one_asked_for(path: str) -> None:
+    with running(ScriptedEngine(only_gear="standard")) as server:
+        body = BODIES[path] | {"service_tier": "ultrafast", "gear_fallback": True}
+        answer = httpx.post(server.url + path, json=body).json()
+        assert (answer["service_tier"], answer["usage"]["gearshift"]["gear"]) == ("default", "standard")
+        assert server.settled[0][2].gear == "standard"
+        full = httpx.post(server.url + path, json=body | {"gear_fallback": False})
+        assert (full.status_code, full.headers["retry-after"]) == (429, "4")
+        assert "ultrafast" in full.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_the_work_of_a_turn_stands_in_its_usage(server: Running, path: str) -> None:
+    limit = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
+    fields = {"service_tier": "ultrafast", limit: 6, "prediction": {"type": "content", "content": "Gears"}}
+    body = prompting(path, "drafts", **fields)
+    usage = httpx.post(server.url + path, json=body).json()["usage"]
+    assert usage["gearshift"] == {"gear": "ultrafast", "steps": 3, "rows": 12, "drafted": 9, "kept": 3}
+    assert server.engine.seen[0].prediction == "Gears"
+    options = {} if path == "/v1/responses" else {"stream_options": {"include_usage": True}}
+    events = events_of(httpx.post(server.url + path, json=body | {"stream": True} | options).text)
+    last = events[-1]["response"] if path == "/v1/responses" else events[-2]
+    assert last["usage"] == usage
+    if path == "/v1/responses":
+        return
+    details = {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 6}
+    assert usage["completion_tokens_details"].items() >= details.items()
+    del body["prediction"]
+    unpredicted = httpx.post(server.url + path, json=body).json()["usage"]["completion_tokens_details"]
+    assert not any(unpredicted.values())
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_running_usage_stands_in_every_chunk(server: Running, path: str) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    body = prompting(path, "drafts", stream=True, stream_options=options, service_tier="fast", max_tokens=6)
+    *chunks, last, done = events_of(httpx.post(server.url + path, json=body).text)
+    assert done == "[DONE]"
+    shown = [(chunk["usage"]["completion_tokens"], chunk["usage"]["gearshift"]["steps"]) for chunk in chunks]
+    roles = [(0, 0)] if path == "/v1/chat/completions" else []
+    assert shown == [*roles, (2, 1), (4, 2), (6, 3), (6, 3)]
+    assert [chunk["usage"]["gearshift"]["kept"] for chunk in chunks][-4:] == [1, 2, 3, 3]
+    assert chunks[-1]["usage"] == last["usage"]
+    assert last["choices"] == []
+    only = httpx.post(server.url + path, json=body | {"stream_options": {"continuous_usage_stats": True}}).text
+    assert [event["usage"] for event in events_of(only)[:-1]] == [chunk["usage"] for chunk in chunks]
+
+
+def test_metrics_tell_gears_apart(server: Running) -> None:
+    for tier in ("default", "ultrafast", "ultrafast"):
+        httpx.post(f"{server.url}/v1/chat/completions", json=chat("drafts", service_tier=tier))
+    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    for line in (
+        'gearshift_turns_total{ending="finished",gear="standard"} 1.0',
+        'gearshift_turns_total{ending="finished",gear="ultrafast"} 2.0',
+        'gearshift_drafted_tokens_total{gear="standard"} 0.0',
+        'gearshift_drafted_tokens_total{gear="ultrafast"} 24.0',
+        'gearshift_kept_tokens_total{gear="ultrafast"} 8.0',
+        'gearshift_time_to_first_token_seconds_count{gear="standard"} 1.0',
+        'gearshift_time_to_first_token_seconds_count{gear="priority"} 0.0',
+        'gearshift_time_to_first_token_seconds_count{gear="ultrafast"} 2.0',
+    ):
+        assert line in lines, line
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -125,6 +197,13 @@ def test_a_chat_stream_in_full(server: Running) -> None:
         "completion_tokens": 20,
         "total_tokens": 23,
         "prompt_tokens_details": {"cached_tokens": 2},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+        },
+        "gearshift": {"gear": "standard", "steps": 20, "rows": 20, "drafted": 0, "kept": 0},
     }
 
 
@@ -156,7 +235,7 @@ def test_several_prompts_are_numbered_in_order(server: Running) -> None:
 
 def test_one_bad_prompt_of_several_ends_them_all(server: Running) -> None:
     body = {"model": "scripted", "prompt": ["forever", "overload", "forever"], "max_tokens": 1 << 30}
-    assert httpx.post(f"{server.url}/v1/completions", json=body).status_code == 503
+    assert httpx.post(f"{server.url}/v1/completions", json=body).status_code == 429
     assert server.engine.running == 0
     assert sorted(usage.ending for _, _, usage in server.settled) == ["cancelled", "cancelled", "failed"]
 
@@ -263,7 +342,7 @@ def test_a_full_queue_is_said_with_a_time_to_come_back() -> None:
             while not server.engine.running:
                 time.sleep(0.001)
             refused = httpx.post(f"{server.url}/v1/chat/completions", json=chat())
-        assert refused.status_code == 503
+        assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
 
 
@@ -329,11 +408,11 @@ def test_metrics_tell_what_happened(server: Running) -> None:
     text = httpx.get(f"{server.url}/metrics").text
     for line in (
         'gearshift_requests_total{endpoint="chat",status="200"} 1.0',
-        'gearshift_turns_total{ending="finished"} 1.0',
+        'gearshift_turns_total{ending="finished",gear="standard"} 1.0',
         'gearshift_tokens_total{kind="prompt"} 3.0',
         'gearshift_tokens_total{kind="cached"} 2.0',
         'gearshift_tokens_total{kind="completion"} 10.0',
-        "gearshift_time_to_first_token_seconds_count 1.0",
+        'gearshift_time_to_first_token_seconds_count{gear="standard"} 1.0',
         f"gearshift_inter_token_seconds_count {len(WORDS) - 1}.0",
         "gearshift_step_seconds_count 2.0",
         'gearshift_step_seconds_bucket{le="0.001"} 1.0',

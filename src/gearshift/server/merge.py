@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from gearshift.caller import Usage
+from gearshift.caller import NO_WORK, Usage
 from gearshift.engine.protocol import EngineEvent, Started
 from gearshift.service import Service, Turn
 
@@ -67,6 +67,9 @@ def combined(turns: Sequence[Turn]) -> Usage:
         cached_tokens=sum(usage.cached_tokens for usage in usages),
         completion_tokens=sum(usage.completion_tokens for usage in usages),
         ending=usages[0].ending,
+        work=sum((usage.work for usage in usages), NO_WORK),
+        gear=usages[0].gear,
+        predicted=usages[0].predicted,
     )
 
 

@@ -53,8 +53,9 @@ _REFUSALS = {
     "404": "There is no such model.",
     "413": "The body is too large.",
     "415": "The body is not JSON by its content type.",
+    "429": "The gear or the engine is full; `Retry-After` says when to come back.",
     "500": "The engine failed.",
-    "503": "Too much to do; `Retry-After` says when to come back.",
+    "503": "The server is shutting down, or holds too many bodies; `Retry-After` says when to come back.",
 }
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from starlette.types import Receive, Scope, Send
 
-from gearshift.caller import Caller
+from gearshift.caller import Caller, Usage
 from gearshift.server.answers import JSON, Headers, send_bytes, send_error
 from gearshift.server.body import ClientLeft, read_json_body
 from gearshift.server.departure import Departure
@@ -71,26 +71,30 @@ class TurnEndpoint:
         journey = self._service.journey(turns[0]) if len(turns) == 1 else merged(self._service, turns)
         pace = _Pace(self._metrics, arrived)
         answer: Answer | None = None
+
+        def usage() -> Usage:
+            return combined(turns)
+
         try:
             async with aclosing(journey) as batches:
                 async for batch in batches:
                     if answer is None:
-                        answer = request.answer(_heading(turns[0]))
+                        answer = request.answer(_heading(turns[0], usage))
                         if request.stream:
                             await _begin_stream(client.send, headers)
                     written = answer.feed(batch)
-                    pace.note(turns[0].produced if len(turns) == 1 else sum(turn.produced for turn in turns))
+                    pace.note(turns)
                     if written:
                         await client.send({"type": "http.response.body", "body": written, "more_body": True})
             assert answer is not None, "a journey ends with an answer or an error"
-            last = answer.end(combined(turns))
+            last = answer.end()
         except (Exception, asyncio.CancelledError) as error:
             if client.left:
                 raise
             problem = _problem(error, request.fields())
             if answer is None or not request.stream:
                 return await _refuse(client.send, problem, {}, headers)
-            await client.send({"type": "http.response.body", "body": answer.fail(problem, combined(turns))})
+            await client.send({"type": "http.response.body", "body": answer.fail(problem)})
             return problem.status
         if request.stream:
             await client.send({"type": "http.response.body", "body": last})
@@ -107,8 +111,9 @@ class _Pace:
         self._last = arrived
         self._tokens = 0
 
-    def note(self, tokens: int) -> None:
-        """So many tokens were produced by now."""
+    def note(self, turns: Sequence[Turn]) -> None:
+        """A write is about to leave."""
+        tokens = turns[0].produced if len(turns) == 1 else sum(turn.produced for turn in turns)
         fresh = tokens - self._tokens
         if not fresh:
             return
@@ -116,14 +121,14 @@ class _Pace:
         if self._tokens:
             self._metrics.between_tokens.observe((now - self._last) / fresh)
         else:
-            self._metrics.first_token.observe(now - self._last)
+            self._metrics.first_token[turns[0].gear].observe(now - self._last)
         self._tokens = tokens
         self._last = now
 
 
-def _heading(turn: Turn) -> Heading:
+def _heading(turn: Turn, usage: Callable[[], Usage]) -> Heading:
     assert turn.model is not None, "a turn that yields events has been resolved"
-    return Heading(turn_id=turn.id, created=int(time.time()), model=turn.model)
+    return Heading(turn_id=turn.id, created=int(time.time()), model=turn.model, usage=usage)
 
 
 def _problem(error: BaseException, names: Mapping[str, str]) -> WireError:

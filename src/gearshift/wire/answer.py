@@ -4,7 +4,7 @@ bytes. An answer is a state machine without I/O, one per turn; streams and plain
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,22 +26,23 @@ class Answer(Protocol):
         """What a batch of events adds to the body: nothing yet, for a plain answer."""
         ...
 
-    def end(self, usage: Usage) -> bytes:
+    def end(self) -> bytes:
         """The rest of the body after the last batch."""
         ...
 
-    def fail(self, error: WireError, usage: Usage) -> bytes:
-        """The rest of a stream whose turn broke after its first bytes had left."""
+    def fail(self, error: WireError) -> bytes:
+        """The rest of a stream whose turn broke after its head had left."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What an answer must know of its turn besides its events."""
+    """What an answer must know of its turn besides its events. `usage` gives the counts up to now."""
 
     turn_id: str
     created: int
     model: ModelEntry
+    usage: Callable[[], Usage]
 
 
 class Request(Protocol):

@@ -13,41 +13,18 @@ from gearshift.conversation import Conversation, Item, Message, ToolCall, ToolOu
 from gearshift.service import Asked
 from gearshift.wire.answer import Answer, Heading
 from gearshift.wire.chat_answer import ChatStream, PlainChat
+from gearshift.wire.chunks import StreamOptions
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import not_served
+from gearshift.wire.gears import asked_of
+from gearshift.wire.parts import PlainText, Refusal, Text, text_of
 from gearshift.wire.sampling import (
     ChoiceFields,
     ModelName,
-    ServiceTier,
-    StreamOptions,
     Tokens,
     TopLogprobs,
-    gear_asked,
     sampling_of,
 )
-
-
-class TextPart(msgspec.Struct):
-    """A piece of text."""
-
-    # Not a tag: msgspec lets a struct that stands alone come without its tag.
-    type: Literal["text"]
-    text: str
-
-
-class SaidPart(msgspec.Struct, tag_field="type", tag="text"):
-    """A piece of an earlier answer."""
-
-    text: str
-
-
-class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal"):
-    """A refusal in an earlier answer."""
-
-    refusal: str
-
-
-Text = str | list[TextPart]
 
 
 class SystemMessage(msgspec.Struct, tag_field="role", tag="system"):
@@ -86,7 +63,7 @@ class CalledTool(msgspec.Struct):
 class AssistantMessage(msgspec.Struct, tag_field="role", tag="assistant"):
     """An earlier answer."""
 
-    content: str | list[SaidPart | RefusalPart] | None = None
+    content: str | list[PlainText | Refusal] | None = None
     refusal: str | None = None
     tool_calls: list[CalledTool] | None = None
 
@@ -122,7 +99,6 @@ class ChatRequest(ChoiceFields, kw_only=True):
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
-    service_tier: ServiceTier | None = None
     response_format: ResponseFormat | None = None
     tools: _Empty | None = None
     tool_choice: _NoChoice | None = None
@@ -150,9 +126,8 @@ class Chat:
         logprobs = bool(request.logprobs)
         choices = self._asked.sampling.n
         if not self.stream:
-            return PlainChat(heading, choices=choices, logprobs=logprobs)
-        include_usage = bool(request.stream_options and request.stream_options.include_usage)
-        return ChatStream(heading, choices=choices, logprobs=logprobs, include_usage=include_usage)
+            return PlainChat(heading, choices, logprobs=logprobs)
+        return ChatStream(heading, choices, request.stream_options, logprobs=logprobs)
 
     def fields(self) -> dict[str, str]:
         limit = "max_tokens" if self._request.max_completion_tokens is None else "max_completion_tokens"
@@ -175,47 +150,30 @@ def _refuse_unserved(request: ChatRequest) -> None:
         raise not_served(
             f"The format {request.response_format.type!r}", "response_format.type", "Use 'text' and ask for the form."
         )
-    if request.modalities and request.modalities != ["text"]:
+    if request.modalities and set(request.modalities) != {"text"}:
         raise not_served("Anything but text", "modalities", "Use ['text'].")
 
 
 def _asked(request: ChatRequest) -> Asked:
     limit = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    return Asked(
-        model=request.model,
-        prompt=Conversation(tuple(item for message in request.messages for item in _items(message))),
-        sampling=sampling_of(request, max_tokens=limit, logprobs=logprobs),
-        gear=gear_asked(request.service_tier),
-    )
+    prompt = Conversation(tuple(item for message in request.messages for item in _items(message)))
+    return asked_of(request, request.model, prompt, sampling_of(request, max_tokens=limit, logprobs=logprobs))
 
 
 def _items(message: ChatMessage) -> list[Item]:
     match message:
         case SystemMessage():
-            return [Message("system", _text(message.content))]
+            return [Message("system", text_of(message.content))]
         case DeveloperMessage():
-            return [Message("developer", _text(message.content))]
+            return [Message("developer", text_of(message.content))]
         case UserMessage():
-            return [Message("user", _text(message.content))]
+            return [Message("user", text_of(message.content))]
         case ToolMessage():
-            return [ToolOutput(message.tool_call_id, _text(message.content))]
+            return [ToolOutput(message.tool_call_id, text_of(message.content))]
         case AssistantMessage():
             calls = [
                 ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
             ]
-            said = _said(message)
+            said = text_of(message.refusal or "" if message.content is None else message.content)
             return [Message("assistant", said), *calls] if said or not calls else [*calls]
-
-
-def _text(content: Text) -> str:
-    return content if isinstance(content, str) else "".join(part.text for part in content)
-
-
-def _said(message: AssistantMessage) -> str:
-    content = message.content
-    if content is None:
-        return message.refusal or ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.text if isinstance(part, SaidPart) else part.refusal for part in content)

@@ -8,12 +8,11 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gearshift.accounts import Usage
 from gearshift.catalog import service_tier_of
-from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Started
-from gearshift.wire import sse
+from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent
 from gearshift.wire.answer import FINGERPRINT, Heading
-from gearshift.wire.errors import ErrorBody, WireError
+from gearshift.wire.chunks import ChunkStream, StreamOptions
+from gearshift.wire.errors import WireError
 from gearshift.wire.gather import Choice, Gathered, Reason
 from gearshift.wire.logprobs import ChosenToken, chosen_tokens
 from gearshift.wire.usage import CompletionUsage, completion_usage
@@ -87,63 +86,37 @@ class ChatChunk(msgspec.Struct):
     seed: int | UnsetType = UNSET
 
 
-class ChatStream:
+class ChatStream(ChunkStream[ChunkChoice]):
     """Chunks: a role for every choice, the text as it comes, a reason for every choice, counts if asked for."""
 
-    def __init__(self, heading: Heading, *, choices: int, logprobs: bool, include_usage: bool) -> None:
-        self._heading = heading
-        self._choices = choices
+    def __init__(self, heading: Heading, choices: int, options: StreamOptions | None, *, logprobs: bool) -> None:
+        super().__init__(heading, choices, options)
         self._logprobs = logprobs
-        # With usage asked for, every chunk carries the field, null until the last.
-        self._usage: UnsetType | None = None if include_usage else UNSET
-        self._tier = ""
-        self._texts: list[sse.TextTemplate] = []
 
-    def feed(self, batch: Sequence[EngineEvent]) -> bytes:
-        out: list[bytes] = []
-        for event in batch:
-            if isinstance(event, Delta):
-                out.append(self._delta(event))
-            elif isinstance(event, ChoiceEnd):
-                out.append(self._chunk(ChunkChoice(event.choice, ChunkDelta(), finish_reason=event.reason)))
-            else:
-                out.append(self._start(event))
-        return out[0] if len(out) == 1 else b"".join(out)
+    def start(self, seed: int) -> bytes:
+        roles = (ChunkChoice(index, ChunkDelta(role="assistant", content="")) for index in range(self._choices))
+        return b"".join(self.chunk(role, seed) for role in roles)
 
-    def end(self, usage: Usage) -> bytes:
-        if self._usage is UNSET:
-            return sse.DONE
-        return sse.data(self._frame([], usage=completion_usage(usage))) + sse.DONE
+    def text(self, choice: int, text: str) -> ChunkChoice:
+        return ChunkChoice(choice, ChunkDelta(content=text))
 
-    def fail(self, error: WireError, usage: Usage) -> bytes:
-        return sse.data(ErrorBody(error.object))
+    def with_logprobs(self, delta: Delta) -> ChunkChoice | None:
+        if not self._logprobs or not delta.logprobs:
+            return None
+        logprobs = ChatLogprobs(chosen_tokens(delta.logprobs))
+        return ChunkChoice(delta.choice, ChunkDelta(content=delta.text), logprobs=logprobs)
 
-    def _start(self, started: Started) -> bytes:
-        self._tier = service_tier_of(started.gear)
-        out: list[bytes] = []
-        for index in range(self._choices):
-            self._texts.append(sse.TextTemplate(self._chunk(ChunkChoice(index, ChunkDelta(content=sse.SLOT)))))
-            first = ChunkChoice(index, ChunkDelta(role="assistant", content=""))
-            out.append(sse.data(self._frame([first], usage=self._usage, seed=started.seed)))
-        return b"".join(out)
+    def over(self, end: ChoiceEnd) -> bytes:
+        return self.chunk(ChunkChoice(end.choice, ChunkDelta(), finish_reason=end.reason))
 
-    def _delta(self, delta: Delta) -> bytes:
-        if self._logprobs and delta.logprobs:
-            chosen = ChatLogprobs(chosen_tokens(delta.logprobs))
-            return self._chunk(ChunkChoice(delta.choice, ChunkDelta(content=delta.text), logprobs=chosen))
-        return self._texts[delta.choice].fill(delta.text) if delta.text else b""
-
-    def _chunk(self, choice: ChunkChoice) -> bytes:
-        return sse.data(self._frame([choice], usage=self._usage))
-
-    def _frame(
-        self, choices: list[ChunkChoice], *, usage: CompletionUsage | UnsetType | None, seed: int | UnsetType = UNSET
+    def frame(
+        self, choices: list[ChunkChoice], usage: CompletionUsage | UnsetType | None, seed: int | UnsetType = UNSET
     ) -> ChatChunk:
         return ChatChunk(
             id=f"chatcmpl-{self._heading.turn_id}",
             created=self._heading.created,
             model=self._heading.model.id,
-            service_tier=self._tier,
+            service_tier=service_tier_of(self.started.gear),
             choices=choices,
             usage=usage,
             seed=seed,
@@ -153,7 +126,7 @@ class ChatStream:
 class PlainChat:
     """One object, when the last choice is complete."""
 
-    def __init__(self, heading: Heading, *, choices: int, logprobs: bool) -> None:
+    def __init__(self, heading: Heading, choices: int, *, logprobs: bool) -> None:
         self._heading = heading
         self._logprobs = logprobs
         self._gathered = Gathered(choices)
@@ -162,20 +135,20 @@ class PlainChat:
         self._gathered.take(batch)
         return b""
 
-    def end(self, usage: Usage) -> bytes:
+    def end(self) -> bytes:
         started = self._gathered.started
         completion = ChatCompletion(
             id=f"chatcmpl-{self._heading.turn_id}",
             created=self._heading.created,
             model=self._heading.model.id,
             choices=[self._choice(index, choice) for index, choice in enumerate(self._gathered.choices)],
-            usage=completion_usage(usage),
+            usage=completion_usage(self._heading.usage()),
             service_tier=service_tier_of(started.gear),
             seed=started.seed,
         )
         return msgspec.json.encode(completion)
 
-    def fail(self, error: WireError, usage: Usage) -> bytes:
+    def fail(self, error: WireError) -> bytes:
         return error.body()
 
     def _choice(self, index: int, choice: Choice) -> ChatChoice:

@@ -9,23 +9,21 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from gearshift.catalog import GearName
 from gearshift.conversation import Prompt, RawText, RawTokens
 from gearshift.service import Asked
 from gearshift.wire.answer import Answer, Heading
+from gearshift.wire.chunks import StreamOptions
 from gearshift.wire.completions_answer import CompletionStream, PlainCompletion
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import invalid, not_served
+from gearshift.wire.gears import asked_of
 from gearshift.wire.sampling import (
     MAX_CHOICES,
     ChoiceFields,
     Choices,
     ModelName,
-    ServiceTier,
-    StreamOptions,
     TokensOrNone,
     TopLogprobs,
-    gear_asked,
     sampling_of,
 )
 
@@ -58,7 +56,6 @@ class CompletionRequest(ChoiceFields, kw_only=True):
     stream_options: StreamOptions | None = None
     logprobs: TopLogprobs | None = None
     echo: bool | None = None
-    service_tier: ServiceTier | None = None
     suffix: Annotated[str, Meta(extra_json_schema={"maxLength": 0})] | None = None
     best_of: Choices | None = None
 
@@ -78,27 +75,25 @@ class Completion:
             raise not_served("Choosing the best of several", "best_of", "Leave it out, or give the value of 'n'.")
         if request.echo and request.logprobs is not None:
             raise not_served("Log-probabilities of an echoed prompt", "logprobs", "Leave out 'echo' or 'logprobs'.")
-        self._sampling = sampling_of(
+        sampling = sampling_of(
             request,
             max_tokens=DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens,
             logprobs=request.logprobs,
         )
-        self._gear: GearName = gear_asked(request.service_tier)
-        self._prompts = _prompts(request.prompt)
-        if len(self._prompts) * self._sampling.n > MAX_CHOICES:
+        prompts, echo = _prompts(request.prompt), bool(request.echo)
+        self._choices = sampling.n * len(prompts)
+        if self._choices > MAX_CHOICES:
             raise invalid(f"Expected at most {MAX_CHOICES} choices over all prompts at 'n'.", "n")
+        self._asked = [asked_of(request, request.model, prompt, sampling, echo=echo) for prompt in prompts]
 
     def asked(self) -> list[Asked]:
-        model, echo = self._request.model, bool(self._request.echo)
-        return [Asked(model, prompt, self._sampling, self._gear, echo) for prompt in self._prompts]
+        return self._asked
 
     def answer(self, heading: Heading) -> Answer:
         request = self._request
-        choices = self._sampling.n * len(self._prompts)
         if not self.stream:
-            return PlainCompletion(heading, choices=choices, logprobs=request.logprobs)
-        include_usage = bool(request.stream_options and request.stream_options.include_usage)
-        return CompletionStream(heading, choices=choices, logprobs=request.logprobs, include_usage=include_usage)
+            return PlainCompletion(heading, self._choices, logprobs=request.logprobs)
+        return CompletionStream(heading, self._choices, request.stream_options, logprobs=request.logprobs)
 
     def fields(self) -> dict[str, str]:
         return {"gear": "service_tier"}

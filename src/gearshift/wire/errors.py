@@ -14,7 +14,9 @@ from gearshift.accounts import Unauthorized
 from gearshift.engine.protocol import ContextOverflow, EngineFailure, InvalidGeneration, Overloaded
 from gearshift.service import UnknownModel
 
-ErrorType = Literal["invalid_request_error", "authentication_error", "permission_error", "server_error"]
+ErrorType = Literal[
+    "invalid_request_error", "authentication_error", "permission_error", "rate_limit_error", "server_error"
+]
 
 
 class ErrorObject(msgspec.Struct):
@@ -92,7 +94,9 @@ def from_below(error: Exception, fields: Mapping[str, str]) -> WireError:
                 headers={"www-authenticate": "Bearer"},
             )
         case Overloaded():
-            return WireError(503, str(error), code="overloaded", kind="server_error", retry_after_s=error.retry_after_s)
+            return WireError(
+                429, str(error), code="overloaded", kind="rate_limit_error", retry_after_s=error.retry_after_s
+            )
         case EngineFailure():
             return WireError(500, f"The engine failed: {error}", code="engine_failure", kind="server_error")
         case _:

@@ -14,15 +14,14 @@ from gearshift.service import Asked
 from gearshift.wire.answer import Answer, Heading
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import invalid, not_served
+from gearshift.wire.gears import asked_of
 from gearshift.wire.responses_answer import Echoed, PlainResponse, ResponseStream
 from gearshift.wire.responses_items import ITEM_SCHEMA, items_of
 from gearshift.wire.sampling import (
     ModelName,
     SamplingFields,
-    ServiceTier,
     Tokens,
     TopLogprobs,
-    gear_asked,
     sampling_of,
 )
 
@@ -52,7 +51,6 @@ class ResponseRequest(SamplingFields, kw_only=True):
     instructions: str | None = None
     max_output_tokens: Tokens | None = None
     stream: bool | None = None
-    service_tier: ServiceTier | None = None
     top_logprobs: TopLogprobs | None = None
     include: list[str] | None = None
     text: TextOptions | None = None
@@ -80,12 +78,8 @@ class ResponseCall:
         _refuse_unserved(request)
         wants_logprobs = bool(request.top_logprobs) or "message.output_text.logprobs" in (request.include or ())
         self._logprobs = (request.top_logprobs or 0) if wants_logprobs else None
-        self._asked = Asked(
-            model=request.model,
-            prompt=Conversation(_conversation(request)),
-            sampling=sampling_of(request, max_tokens=request.max_output_tokens, logprobs=self._logprobs),
-            gear=gear_asked(request.service_tier),
-        )
+        sampling = sampling_of(request, max_tokens=request.max_output_tokens, logprobs=self._logprobs)
+        self._asked = asked_of(request, request.model, Conversation(_conversation(request)), sampling)
 
     def asked(self) -> list[Asked]:
         return [self._asked]

@@ -18,6 +18,7 @@ from gearshift.wire.answer import Heading
 from gearshift.wire.errors import WireError
 from gearshift.wire.gather import Choice, Gathered
 from gearshift.wire.logprobs import ChosenToken, chosen_tokens
+from gearshift.wire.usage import GearUsage, gear_usage
 
 # What lists hold that are always empty here.
 Never = Any
@@ -65,6 +66,7 @@ class ResponseUsage(msgspec.Struct):
     output_tokens: int
     output_tokens_details: OutputTokensDetails
     total_tokens: int
+    gearshift: GearUsage
 
 
 class IncompleteDetails(msgspec.Struct):
@@ -214,12 +216,17 @@ class _Snapshots:
     def message(self, status: Literal["in_progress", "completed", "incomplete"]) -> OutputMessage:
         return OutputMessage(self.item_id, status, [] if status == "in_progress" else [self.part()])
 
-    def whole(self, usage: Usage) -> ResponseObject:
+    def whole(self) -> ResponseObject:
         """The response when its text is complete, or as complete as it gets."""
+        usage = self._heading.usage()
         if self.cut:
             details = IncompleteDetails("max_output_tokens")
             return self.response("incomplete", [self.message("incomplete")], usage, incomplete_details=details)
         return self.response("completed", [self.message("completed")], usage, completed_at=int(time.time()))
+
+    def failed(self, output: list[OutputMessage], error: ResponseFailure) -> ResponseObject:
+        """The response as far as it came."""
+        return self.response("failed", output, self._heading.usage(), error=error)
 
     def response(
         self,
@@ -277,7 +284,7 @@ class ResponseStream:
                 out.append(self._delta(event))
         return out[0] if len(out) == 1 else b"".join(out)
 
-    def end(self, usage: Usage) -> bytes:
+    def end(self) -> bytes:
         shots = self._shots
         status = "incomplete" if shots.cut else "completed"
         part = shots.part()
@@ -289,13 +296,13 @@ class ResponseStream:
             ItemEvent("response.output_item.done", self._number(), shots.message(status)),
         ):
             out.append(sse.named(event.type, event))
-        out.append(self._show(f"response.{status}", shots.whole(usage)))
+        out.append(self._show(f"response.{status}", shots.whole()))
         return b"".join(out)
 
-    def fail(self, error: WireError, usage: Usage) -> bytes:
+    def fail(self, error: WireError) -> bytes:
         failure = ResponseFailure(code="server_error", message=error.object.message)
         output = [self._shots.message("incomplete")] if self._open else []
-        return self._show("response.failed", self._shots.response("failed", output, usage, error=failure))
+        return self._show("response.failed", self._shots.failed(output, failure))
 
     def _delta(self, delta: Delta) -> bytes:
         if not delta.text and not (self._logprobs and delta.logprobs):
@@ -331,10 +338,10 @@ class PlainResponse:
         self._shots.gathered.take(batch)
         return b""
 
-    def end(self, usage: Usage) -> bytes:
-        return msgspec.json.encode(self._shots.whole(usage))
+    def end(self) -> bytes:
+        return msgspec.json.encode(self._shots.whole())
 
-    def fail(self, error: WireError, usage: Usage) -> bytes:
+    def fail(self, error: WireError) -> bytes:
         return error.body()
 
 
@@ -345,4 +352,5 @@ def _usage(usage: Usage) -> ResponseUsage:
         output_tokens=usage.completion_tokens,
         output_tokens_details=OutputTokensDetails(),
         total_tokens=usage.prompt_tokens + usage.completion_tokens,
+        gearshift=gear_usage(usage),
     )

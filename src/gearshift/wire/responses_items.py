@@ -13,30 +13,7 @@ from msgspec import Raw
 from gearshift.conversation import Item, Message, Reasoning, ToolCall, ToolOutput
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import invalid
-
-
-class InputText(msgspec.Struct, tag_field="type", tag="input_text"):
-    """Text from outside."""
-
-    text: str
-
-
-class OutputText(msgspec.Struct, tag_field="type", tag="output_text"):
-    """Text of an earlier answer."""
-
-    text: str
-
-
-class PlainText(msgspec.Struct, tag_field="type", tag="text"):
-    """Text, as chat names it."""
-
-    text: str
-
-
-class Refusal(msgspec.Struct, tag_field="type", tag="refusal"):
-    """A refusal in an earlier answer."""
-
-    refusal: str
+from gearshift.wire.parts import InputText, OutputText, PlainText, Refusal, text_of
 
 
 class SummaryText(msgspec.Struct):
@@ -146,18 +123,12 @@ def _item(raw: Raw, path: str) -> Item:
         raise invalid(f"Items of type {kind!r} are not served here; served: {served}.", f"{path}.type")
     match decode(decoder, raw, path):
         case MessageItem() as item:
-            return Message(item.role, _text(item.content))
+            return Message(item.role, text_of(item.content))
         case FunctionCallItem() as item:
             return ToolCall(item.call_id, item.name, item.arguments)
         case CustomCallItem() as item:
             return ToolCall(item.call_id, item.name, item.input, "custom")
         case FunctionOutputItem() | CustomOutputItem() as item:
-            return ToolOutput(item.call_id, _text(item.output))
+            return ToolOutput(item.call_id, text_of(item.output))
         case ReasoningItem() as item:
             return Reasoning("".join(part.text for part in item.content or item.summary))
-
-
-def _text(content: str | list[Part]) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(part.refusal if isinstance(part, Refusal) else part.text for part in content)

@@ -1,15 +1,16 @@
-"""Fields that several endpoints share, with their limits, and their translation into a `Sampling` and a gear."""
+"""Fields of sampling that several endpoints share, with their limits, and their translation into a `Sampling`. Those of
+the gear are in `gears`.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
-from gearshift.catalog import SERVICE_TIERS, GearName, gear_of
 from gearshift.engine.protocol import Sampling
 from gearshift.wire.errors import invalid
+from gearshift.wire.gears import GearFields
 
 MAX_CHOICES = 128
 MAX_STOPS = 4
@@ -36,10 +37,9 @@ ModelName = Annotated[str, Meta(min_length=1, max_length=256)]
 Seed = Annotated[int, Meta(extra_json_schema={"minimum": _SEED_LOW, "maximum": _SEED_HIGH})]
 Stop = Annotated[str, Meta(min_length=1)]
 Stops = Annotated[list[Stop], Meta(max_length=MAX_STOPS)]
-ServiceTier = Annotated[str, Meta(extra_json_schema={"enum": list(SERVICE_TIERS)})]
 
 
-class SamplingFields(msgspec.Struct, kw_only=True):
+class SamplingFields(GearFields, kw_only=True):
     """Sampling as every endpoint takes it. The last four are extensions that load tools and local servers share."""
 
     temperature: Temperature | None = None
@@ -59,12 +59,6 @@ class ChoiceFields(SamplingFields, kw_only=True):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Biases | None = None
-
-
-class StreamOptions(msgspec.Struct):
-    """What a stream carries beside the answer."""
-
-    include_usage: bool | None = None
 
 
 def sampling_of(fields: SamplingFields, *, max_tokens: int | None, logprobs: int | None) -> Sampling:
@@ -96,11 +90,3 @@ def _seed(seed: int | None) -> int | None:
     if not _SEED_LOW <= seed <= _SEED_HIGH:
         raise invalid(f"Expected an integer of at most 64 bits, got {seed} at 'seed'.", "seed")
     return seed & _SEED_HIGH
-
-
-def gear_asked(service_tier: str | None) -> GearName:
-    """The gear that a request asks for. Raises WireError naming the allowed values."""
-    try:
-        return gear_of(service_tier)
-    except ValueError as error:
-        raise invalid(f"{error}.", "service_tier") from None
