@@ -1,0 +1,62 @@
+"""How likely drafts are kept, learned from what became of the ones before.
+
+Counts are kept by the length of the match that a draft came from, begin with an assumption and forget, so that a
+sequence that turns from copying to free text stops paying for drafts within a few steps.
+"""
+
+from __future__ import annotations
+
+_PRIOR = (0.3, 0.35, 0.5, 0.7, 0.85, 0.93, 0.97)
+"""Odds assumed at first, by the number of binary digits of the match length; the first is for a mere guess."""
+_PRIOR_WEIGHT = 3.0
+_FORGET = 0.88
+_MOST_WEIGHT = 5.0
+_HOPELESS = 0.12
+"""Below these odds there is no draft."""
+_RETRY = 12
+"""But one in so many proposals is made all the same, to learn whether that is still so."""
+_WORTH = 0.06
+"""A draft ends where the odds that it is kept so far fall below this."""
+
+
+class Acceptance:
+    """What became of the drafts of one sequence."""
+
+    __slots__ = ("_kept", "_since", "_tried")
+
+    def __init__(self) -> None:
+        self._kept = [prior * _PRIOR_WEIGHT for prior in _PRIOR]
+        self._tried = [_PRIOR_WEIGHT] * len(_PRIOR)
+        self._since = 0
+
+    @staticmethod
+    def bucket(match: int) -> int:
+        """The bucket that a match of so many tokens belongs to."""
+        return min(match.bit_length(), len(_PRIOR) - 1)
+
+    def odds(self, bucket: int) -> float:
+        """How likely a drafted token is kept when the one before it was."""
+        return min(self._kept[bucket] / self._tried[bucket], 0.995)
+
+    def length(self, bucket: int, most: int) -> int:
+        """How long a draft is worth its rows, `most` at most."""
+        odds = self.odds(bucket)
+        if odds < _HOPELESS:
+            self._since += 1
+            if self._since < _RETRY:
+                return 0
+            self._since = 0
+            return min(most, 1)
+        length, kept = 0, odds
+        while length < most and kept >= _WORTH:
+            length += 1
+            kept *= odds
+        return length
+
+    def learn(self, bucket: int, used: int, kept: int) -> None:
+        """Of a draft `used` tokens took rows, of which the first `kept` were kept."""
+        tried = min(kept + 1, used)
+        # A long draft counts for no more than a few tokens, or many failures would be needed to outweigh it.
+        weight = min(1.0, _MOST_WEIGHT / tried)
+        self._kept[bucket] = self._kept[bucket] * _FORGET + kept * weight
+        self._tried[bucket] = self._tried[bucket] * _FORGET + tried * weight
