@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "gearshift"
 # Highest first. A module may import from its own room and from rooms below.
 ORDER = (
     "cli",
+    "plan",
     "server",
     "wire",
     "service",

@@ -180,6 +180,7 @@ class Choice(Demand):
             len(turn.prompt),
             lookahead=1 if turn.drafts == "off" else turn.gear.lookahead,
             share=turn.gear.share,
+            weight=turn.gear.price,
             turn=turn,
             index=index,
             tokens=turn.prompt[:],

@@ -39,6 +39,7 @@ class Demand:
         waits: its next block is being computed by another sequence, so it needs no rows now.
         lookahead: rows of a step that it may take when it is a stream, drafts included.
         share: fraction of the engine's time that its gear is guaranteed.
+        weight: what a token of it is worth beside those of others; the price of its gear.
         drafts: drafted tokens that are ready to follow the known ones.
         odds: how likely a drafted token is to be kept when the one before it was.
     """
@@ -54,6 +55,7 @@ class Demand:
     waits: bool = False
     lookahead: int = 1
     share: float = 0.0
+    weight: float = 1.0
     drafts: int = 0
     odds: float = 0.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,6 @@ as the rows of that gear alone."""
 
 LEAST_CHUNK = 32
 """Prompt rows that STRETCH leaves in any case: smaller pieces would read all weights for little."""
-
-_LEAST_WEIGHT = 0.05
-"""Of a gear without a share, however much the others were promised."""
 
 
 @dataclass(slots=True)
@@ -43,28 +39,16 @@ class Room:
         self.blocks -= max(0, blocks_for(d.computed + rows) - d.held)
 
 
-def weights_of(members: Sequence[Demand]) -> dict[int, float]:
-    """What a token of one sequence is worth in a step, by rank: the gear's share, divided among its sequences.
-
-    Gears without a share divide what is left. So a fast stream's draft counts for much beside many others, and
-    among equals a draft counts as any token.
-    """
-    count = Counter(d.rank for d in members)
-    shares = {d.rank: d.share for d in members}
-    free = [rank for rank, share in shares.items() if share <= 0]
-    rest = max(1.0 - sum(shares.values()), _LEAST_WEIGHT)
-    among = sum(count[rank] for rank in free)
-    return {rank: share / count[rank] if share > 0 else rest / among for rank, share in shares.items()}
-
-
 def grant_streams(
     streams: Sequence[D], prompts: Sequence[Demand], prompt_rows: int, room: Room, cost: StepCost
 ) -> list[tuple[D, int]]:
     """The rows of the streams of a step, one each and as many drafts as pay.
 
-    Drafted tokens are ordered by what they are expected to be worth: the odds that all before it in the draft and
-    it are kept, times the gear's weight. Of all beginnings of that order the one with the most worth per second is
-    taken, at the measured cost of the rows beside the others of the step. When drafts do not pay, there are none.
+    A drafted token is expected to be worth the odds that it and all before it in the draft are kept, times the
+    weight of its sequence: a fast stream's drafts are bought with everybody's time, and for that its gear has its
+    price. Drafted tokens are ordered by that worth, and of all beginnings of the order the one with the most worth per
+    second is taken, at the measured cost of the rows beside the others of the step. When drafts do not pay, there
+    are none; among equals, the tokens of all together can only become more.
 
     Args:
         prompts, prompt_rows: what else the step is going to hold.
@@ -73,11 +57,9 @@ def grant_streams(
     granted = {d.number: 1 for d in streams}
     drafting = [d for d in streams if d.drafts > 0 and d.odds > 0 and d.lookahead > 1]
     if drafting and room.rows > 0:
-        members = [*streams, *prompts]
-        weights = weights_of(members)
         offers = sorted(
             (
-                (-weights[d.rank] * d.odds**place, d.number, d)
+                (-d.weight * d.odds**place, d.number, d)
                 for d in drafting
                 for place in range(1, min(d.drafts, d.lookahead - 1) + 1)
             ),
@@ -85,7 +67,7 @@ def grant_streams(
         )[: room.rows]
         rows = len(streams) + prompt_rows
         keys = keys_of((d, 1) for d in streams) if cost.per_key else 0
-        worth = sum(weights[d.rank] for d in members)
+        worth = sum(d.weight for d in streams) + sum(d.weight for d in prompts)
         best, taken = worth / cost.seconds(rows, keys), 0
         for i, (negative, _, d) in enumerate(offers):
             worth -= negative
