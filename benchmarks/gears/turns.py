@@ -50,7 +50,8 @@ def coding_turns() -> Iterator[CodingTurn]:
     """All turns, kind by kind, always the same."""
     yield from _file_edits("copy", _COPIES, 1000)
     yield from _file_edits("rename", _RENAMES, 1000)
-    for kind, most in (("hints", 600), ("fix", 400), ("extract", 700), ("explain", 300)):
+    rest: tuple[tuple[Kind, int], ...] = (("hints", 600), ("fix", 400), ("extract", 700), ("explain", 300))
+    for kind, most in rest:
         yield from _texts(kind, most)
 
 

@@ -31,14 +31,14 @@ class Gear:
     share: float
     rank: int
     seats: int | None = None
-    queue_wait_s: float = 60.0
+    queue_wait_s: float = 600.0
     price: float = 1.0
 
 
 GEARS: dict[GearName, Gear] = {
-    "standard": Gear("standard", lookahead=1, share=0.0, rank=0, seats=None, queue_wait_s=60.0, price=1.0),
-    "priority": Gear("priority", lookahead=4, share=0.25, rank=1, seats=8, queue_wait_s=20.0, price=2.5),
-    "ultrafast": Gear("ultrafast", lookahead=16, share=0.6, rank=2, seats=2, queue_wait_s=5.0, price=6.0),
+    "standard": Gear("standard", lookahead=1, share=0.0, rank=0, seats=None, queue_wait_s=600.0, price=1.0),
+    "priority": Gear("priority", lookahead=4, share=0.25, rank=1, seats=8, queue_wait_s=60.0, price=2.5),
+    "ultrafast": Gear("ultrafast", lookahead=16, share=0.6, rank=2, seats=2, queue_wait_s=15.0, price=6.0),
 }
 """The gears of every model.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gearshift.caller import Work
 from gearshift.catalog import GearName
 from gearshift.engine.local.lane import Lane, LaneLimits
-from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, blocks_for
+from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, PROTECTED_AFTER, blocks_for
 from gearshift.engine.local.sequence import Turn
 from gearshift.engine.protocol import ChoiceEnd, Delta, Sampling, Started
 from tests.engine.local.stand_in import PIECES, VOCABULARY, HalfRight, StandIn, answer, told, turn_of
@@ -215,7 +215,7 @@ def test_a_standard_turn_gets_a_seat_beside_an_endless_flow_of_fast_ones() -> No
     lane.add(turn_of([1], GREEDY, 1, gear="ultrafast"))
     standard = turn_of([2], GREEDY, 1)
     lane.add(standard)
-    for _ in range(PATIENCE + 2):
+    for _ in range((PATIENCE + 2) * (PROTECTED_AFTER + 1)):  # it is displaced a few times first
         assert not standard.outbox, "served before a fast one"
         lane.add(turn_of([1], GREEDY, 1, gear="ultrafast"))
         run_step(lane)

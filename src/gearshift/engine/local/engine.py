@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gearshift.catalog import GEARS, ModelEntry
+from gearshift.catalog import ModelEntry
 from gearshift.conversation import Conversation, Prompt, RawText
 from gearshift.engine.local.admission import answer_limit, check_prompt, check_sampling
 from gearshift.engine.local.blocks import Digest, chain_root, extend_chain
@@ -158,7 +158,8 @@ class LocalEngine:
             sampling=sampling,
             seed=secrets.randbelow(2**53) if sampling.seed is None else sampling.seed,
             limit=limit,
-            gear=GEARS[generation.gear],
+            gear=model.lane.gears[generation.gear],
+            gear_fallback=generation.gear_fallback,
             scope=generation.caller.cache_scope,
             drafts=generation.drafts,
             vocabulary=model.lane.vocabulary,

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gearshift.catalog import GEARS, Gear, GearName
 from gearshift.engine.local.batch import Batch, Chosen, Seats, build
 from gearshift.engine.local.blocks import BlockPool, extend_chain
 from gearshift.engine.local.cost import CostMeter
 from gearshift.engine.local.drafting import NO_DRAFT, Drafter
+from gearshift.engine.local.mailbox import Failure
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
+    Balance,
     Limits,
     Step,
+    displaced,
     fits,
-    next_in_line,
+    next_to_sit,
     schedule,
 )
 from gearshift.engine.local.sequence import Choice, Turn, Vocabulary
-from gearshift.engine.protocol import EngineFailure, TokenLogprob
+from gearshift.engine.protocol import EngineFailure, Overloaded, TokenLogprob
 
 DrafterOf = Callable[[Choice], Drafter]
 """A drafter for a choice that may have drafts, made when it is first asked for one."""
@@ -102,6 +107,7 @@ class Lane:
         vocabulary: Vocabulary,
         limits: LaneLimits,
         drafter_of: DrafterOf | None = None,
+        gears: Mapping[GearName, Gear] = GEARS,
     ) -> None:
         self.name = name
         self.vocabulary = vocabulary
@@ -115,6 +121,10 @@ class Lane:
         self.meter = CostMeter()
         self._forward = forward
         self._drafter_of = drafter_of
+        self.gears = gears
+        self._gear_seats = {gear.rank: gear.seats for gear in gears.values()}
+        self._balance = Balance()
+        self._cost = self.meter.cost()
         self._chunk = min(_FIRST_CHUNK, limits.rows)
         self._born = 0
 
@@ -124,11 +134,35 @@ class Lane:
         return bool(self.seated or self.waiting)
 
     def add(self, turn: Turn) -> None:
-        """A turn joins the queue, each of its choices as a sequence of its own."""
+        """A turn joins the queue, each of its choices as a sequence of its own. When all seats of its gear are taken,
+        it falls to the highest lower gear that has some, if it may."""
+        if turn.gear_fallback:
+            turn.gear = self._gear_with_seats(turn.gear)
         turn.open = turn.sampling.n
         for index in range(turn.sampling.n):
             self.waiting.append(Choice.of(turn, index, self._born))
             self._born += 1
+
+    def _gear_with_seats(self, asked: Gear) -> Gear:
+        taken = Counter(choice.rank for choice in (*self.seated, *self.waiting, *self.paused))
+        lower = sorted((gear for gear in self.gears.values() if gear.rank <= asked.rank), key=lambda gear: -gear.rank)
+        return next((gear for gear in lower if gear.seats is None or taken[gear.rank] < gear.seats), lower[-1])
+
+    def expire(self, now: float) -> list[Turn]:
+        """Turns that have waited for a seat longer than their gear lets them; they have left the queue. Each is told
+        when to come back. `now` and `Turn.arrived` are of one clock."""
+        late = {choice.turn: None for choice in self.waiting if choice.late(now)}
+        for turn in late:
+            gear = turn.gear
+            self.fail(
+                turn,
+                Overloaded(
+                    f"All seats of the gear {gear.name} stayed taken for {gear.queue_wait_s:g} s. Come back later, ask "
+                    "for another gear, or allow `gear_fallback`.",
+                    gear.queue_wait_s,
+                ),
+            )
+        return list(late)
 
     def cancel(self, turn: Turn) -> None:
         """A turn leaves: its blocks are free at once, its rows at the next step."""
@@ -143,7 +177,7 @@ class Lane:
         self.waiting += [choice for choice in self.paused if choice.turn is turn]
         self.paused = [choice for choice in self.paused if choice.turn is not turn]
 
-    def fail(self, turn: Turn, failure: EngineFailure) -> None:
+    def fail(self, turn: Turn, failure: Failure) -> None:
         """A turn cannot go on."""
         if turn.open and not turn.cancelled:
             turn.failure = failure
@@ -160,16 +194,22 @@ class Lane:
             self._admit()
             self._attach()
             self._draft()
-            step = schedule(self.seated, Limits(self.limits.rows, self._chunk), self.pool.free)
+            limits = Limits(self.limits.rows, self._chunk)
+            step = schedule(self.seated, limits, self.pool.free, self._cost, self._balance)
             if step.preempt is None:
+                self._balance = step.balance
                 return step
             self._preempt(step.preempt)
 
     def _admit(self) -> None:
-        while self.waiting and self.seats.free:
-            head = next_in_line(self.waiting)
+        while self.waiting:
+            head = next_to_sit(self.waiting, self.seated, self.seats.free, self._gear_seats)
+            if head is None:
+                return
             head.shared = self.pool.count_in_use(head.digests[: head.findable])
-            if not fits(head, self.seated, self.pool.free):
+            while loser := displaced(self.seated, head, self.seats.free, self.pool.free):
+                self._preempt(loser)
+            if not self.seats.free or not fits(head, self.seated, self.pool.free):
                 return
             self.waiting.remove(head)
             self.seated.append(head)
@@ -254,7 +294,8 @@ class Lane:
         if timed.chosen is None:
             return self._fail_step(timed)
         step = timed.step
-        self.meter.observe(step.rows, timed.seconds)
+        self.meter.observe(step.rows, timed.seconds, step.keys)
+        self._cost = self.meter.cost()
         results = _Results(timed.chosen, self.vocabulary)
         told: dict[Turn, None] = {}
         for choice, rows in step.streams:
@@ -276,7 +317,7 @@ class Lane:
                 choice.computed += rows
                 self._publish(choice, choice.computed - rows)
         if step.prompts:
-            self._chunk = self.meter.cost().rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
+            self._chunk = self._cost.rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
         return told
 
     def _verify(self, choice: Choice, rows: int, results: _Results, before: int | None = None) -> None:

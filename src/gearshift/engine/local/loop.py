@@ -105,7 +105,10 @@ class Loop:
     def _run(self) -> None:
         try:
             while self._take_messages():
+                now = time.monotonic()
                 for lane in self._lanes:
+                    if lane.waiting and (late := lane.expire(now)):
+                        self._emit(late)
                     step = lane.schedule()
                     if step.rows:
                         timed = lane.run(step)
@@ -129,6 +132,7 @@ class Loop:
         return not self._closed
 
     def _add(self, lane: Lane, turn: Turn) -> None:
+        turn.arrived = time.monotonic()
         self._turns[turn] = lane
         lane.add(turn)
 

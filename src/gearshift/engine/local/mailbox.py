@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from gearshift.engine.protocol import EngineEvent, EngineFailure
+from gearshift.engine.protocol import EngineEvent, EngineFailure, Overloaded
+
+Failure = EngineFailure | Overloaded
+"""Why a turn cannot go on."""
 
 FULL = 512
 """Events not taken by which a mailbox counts as full."""
@@ -26,7 +29,7 @@ class Mailbox:
         self.emptied: Callable[[], None] | None = None
         """Called when the events of a full mailbox were taken."""
         self._events: list[EngineEvent] = []
-        self._failure: EngineFailure | None = None
+        self._failure: Failure | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -49,7 +52,7 @@ class Mailbox:
             self.emptied()
         return events
 
-    def put(self, events: Sequence[EngineEvent], failure: EngineFailure | None) -> None:
+    def put(self, events: Sequence[EngineEvent], failure: Failure | None) -> None:
         """Add events and wake the reader."""
         self._events.extend(events)
         self._failure = failure
@@ -57,7 +60,7 @@ class Mailbox:
             self._waiter.set_result(None)
 
 
-Letter = tuple[Mailbox, Sequence[EngineEvent], EngineFailure | None]
+Letter = tuple[Mailbox, Sequence[EngineEvent], Failure | None]
 
 
 def post(letters: Iterable[Letter]) -> list[Mailbox]:

@@ -16,14 +16,13 @@ from gearshift.catalog import Gear
 from gearshift.engine.local.blocks import Digest
 from gearshift.engine.local.detokenize import TextStream
 from gearshift.engine.local.drafting import Drafter
-from gearshift.engine.local.mailbox import Mailbox
+from gearshift.engine.local.mailbox import Failure, Mailbox
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, Demand
 from gearshift.engine.protocol import (
     ChoiceEnd,
     Delta,
     Drafts,
     EngineEvent,
-    EngineFailure,
     Sampling,
     Started,
     TokenLogprob,
@@ -58,6 +57,8 @@ class Turn:
         gear: the gear that serves it.
         scope: the caller's cache scope.
         drafts: where drafts may come from.
+        gear_fallback: a lower gear may serve it when all seats of its own are taken.
+        arrived: when it joined the queue, by the loop's clock.
         prediction: token ids that the answer is likely to repeat.
         echo: text given back in front of each answer.
         outbox: events of this step, not sent yet.
@@ -78,12 +79,14 @@ class Turn:
     scope: str = ""
     drafts: Drafts = "cold"
     prediction: Sequence[int] = ()
+    gear_fallback: bool = False
+    arrived: float = 0.0
     echo: str = ""
     open: int = 0
     started: bool = False
     cancelled: bool = False
     outbox: list[EngineEvent] = field(default_factory=list[EngineEvent])
-    failure: EngineFailure | None = None
+    failure: Failure | None = None
 
     def start(self, cached_tokens: int) -> None:
         """The first rows of the turn were computed."""
@@ -198,6 +201,10 @@ class Choice(Demand):
     def work(self) -> Work:
         """What was done for its tokens so far."""
         return Work(self.steps, self.chose, self.chose - self.steps, self.kept)
+
+    def late(self, now: float) -> bool:
+        """Whether it has waited for its first rows longer than its gear lets it."""
+        return not self.turn.started and now - self.turn.arrived > self.turn.gear.queue_wait_s
 
     @property
     def findable(self) -> int:
