@@ -7,6 +7,7 @@ replaced and those that stand in their place are remembered, so that a rename is
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 from gearshift.engine.local.drafting.places import LONGEST, Places
 
@@ -15,7 +16,11 @@ MOST_APART = 32
 
 _MOST_EDIT = 12
 """Longest edit that is remembered, in tokens on either side."""
+
 _MOST_EDITS = 64
+
+_MOST_GUESS = 3
+"""So many other tokens may stand for as many of the source before nothing is guessed from that."""
 
 
 class Edit:
@@ -23,7 +28,7 @@ class Edit:
 
     __slots__ = ("new", "old", "trust")
 
-    def __init__(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    def __init__(self, old: array[int], new: array[int]) -> None:
         self.old = old
         self.new = new
         self.trust = 1
@@ -34,105 +39,98 @@ class Copying:
 
     Attributes:
         source, place: what the next token is likely to be; no source, no copy.
-        run: tokens copied without a break up to there.
-        apart: tokens since the copy left its source at `place`; 0 while it is on it.
+        run: tokens copied up to there, those in known edits not counted.
+        left: tokens of the answer since the copy left its source at `place`; none while it is on it.
     """
 
-    __slots__ = ("_edits", "apart", "place", "run", "source")
+    __slots__ = ("_edits", "left", "place", "run", "source")
 
     def __init__(self) -> None:
         self.source: Places | None = None
         self.place = 0
         self.run = 0
-        self.apart = 0
+        self.left = array("i")
         self._edits: dict[int, list[Edit]] = {}
 
-    def follow(self, source: Places, place: int, run: int, tail: array[int]) -> None:
+    def follow(self, source: Places, place: int, run: int) -> None:
         """The answer was found to follow this source, with its last `run` tokens before `place`."""
-        if self.apart and source is self.source and 0 <= place - run - self.place <= _MOST_EDIT and self.apart >= run:
-            changed = self.apart - run
-            if changed <= _MOST_EDIT:
-                old = source.tokens[self.place : place - run]
-                self._remember(tuple(old), tuple(tail[len(tail) - self.apart : len(tail) - run]))
-        self.source, self.place, self.run, self.apart = source, place, run, 0
+        changed = len(self.left) - run
+        if source is self.source and 0 < changed <= _MOST_EDIT and 0 < place - run - self.place <= _MOST_EDIT:
+            self._remember(source.tokens[self.place : place - run], self.left[:changed])
+        self.source, self.place, self.run = source, place, run
+        del self.left[:]
 
     def append(self, token: int) -> None:
         """The answer goes on with this token."""
-        source = self.source
+        source, left = self.source, self.left
         if source is None:
             return
-        if self.apart:
-            self.apart += 1
-            if self.apart > MOST_APART:
-                self.source = None
-        elif self.place < len(source.tokens) and source.tokens[self.place] == token:
+        if not left and self.place < len(source.tokens) and source.tokens[self.place] == token:
+            if self._edits:
+                for edit in self._standing(source, self.place):
+                    edit.trust = max(edit.trust - 1, 0)
             self.place += 1
             self.run = min(self.run + 1, LONGEST)
-        else:
-            self.apart = 1
+            return
+        left.append(token)
+        for edit in self._standing(source, self.place):
+            if edit.new == left and self.place + len(edit.old) < len(source.tokens):
+                edit.trust = min(edit.trust + 1, 4)
+                self.place += len(edit.old)
+                del left[:]
+                return
+        if len(left) > MOST_APART:
+            self.source = None
+            del left[:]
 
-    def rejoined(self, tail: array[int]) -> tuple[int, int] | None:
-        """Where the answer is likely to rejoin its source, and how many tokens match there (0: a known edit or the
-        same number of other tokens were put in)."""
-        source, place, apart = self.source, self.place, self.apart
-        if source is None or not apart:
+    def rejoined(self) -> tuple[int, int] | None:
+        """Where the answer is likely to rejoin the source that it left, and how many tokens match there; none do
+        where as many other tokens are taken to stand for the source's own."""
+        source, place, left = self.source, self.place, self.left
+        if source is None or not left:
             return None
-        for edit in self._edits.get(source.tokens[place], ()) if place < len(source.tokens) else ():
-            if len(edit.new) == apart and tuple(tail[-apart:]) == edit.new and self._stands(edit, place):
-                return place + len(edit.old), 0
         best: tuple[int, int] | None = None
-        window = source.tokens[place : place + MOST_APART]
-        last = tail[-1]
-        for offset, token in enumerate(window):
+        last = left[-1]
+        # The last token of the source leads nowhere, and in the answer's own text it would be found to equal itself.
+        for offset, token in enumerate(source.tokens[place : min(place + MOST_APART, len(source.tokens) - 1)], 1):
             if token == last:
-                run = min(source.match(place + offset + 1, tail[-4:]), apart, offset + 1)
-                if run and (best is None or run > best[1]):
-                    best = place + offset + 1, run
-        if best is None and apart <= 3 and place + apart < len(source.tokens):
-            best = place + apart, 0
+                run = min(source.match(place + offset, left), offset)
+                if best is None or run > best[1]:
+                    best = place + offset, run
+        if best is None and len(left) <= _MOST_GUESS and place + len(left) < len(source.tokens):
+            best = place + len(left), 0
         return best
 
     def draft(self, source: Places, place: int, most: int) -> array[int]:
         """Up to `most` tokens of the source from `place` on, with the edits that are trusted."""
-        tokens = source.tokens[place : place + most]
         if not self._edits or source is not self.source:
-            return tokens
+            return source.tokens[place : place + most]
         draft = array("i")
         while len(draft) < most and place < len(source.tokens):
-            token = source.tokens[place]
-            for edit in self._edits.get(token, ()):
-                if edit.trust > 0 and self._stands(edit, place):
+            for edit in self._standing(source, place):
+                if edit.trust > 0:
                     draft.extend(edit.new)
                     place += len(edit.old)
                     break
             else:
-                draft.append(token)
+                draft.append(source.tokens[place])
                 place += 1
         return draft[:most]
 
-    def _stands(self, edit: Edit, place: int) -> bool:
-        source = self.source
-        return source is not None and tuple(source.tokens[place : place + len(edit.old)]) == edit.old
+    def _standing(self, source: Places, place: int) -> Iterator[Edit]:
+        """The remembered edits whose old tokens stand at this place."""
+        if place < len(source.tokens):
+            for edit in self._edits.get(source.tokens[place], ()):
+                if source.tokens[place : place + len(edit.old)] == edit.old:
+                    yield edit
 
-    def _remember(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
-        if not old or not new:
-            return
+    def _remember(self, old: array[int], new: array[int]) -> None:
         edits = self._edits.setdefault(old[0], [])
         for edit in edits:
-            if edit.old == old:
-                edit.trust = min(edit.trust + 1, 4) if edit.new == new else edit.trust - 1
-                if edit.new == new or edit.trust > 0:
-                    return
-                edits.remove(edit)
-                break
-        if sum(map(len, self._edits.values())) < _MOST_EDITS:
-            edits.insert(0, Edit(old, new))
-
-    def doubt(self, place: int) -> None:
-        """At this place of the source an edit was drafted, but it was not made."""
-        source = self.source
-        if source is None or place >= len(source.tokens):
-            return
-        for edit in self._edits.get(source.tokens[place], ()):
-            if edit.trust > 0 and self._stands(edit, place):
-                edit.trust -= 1
+            if edit.old == old and edit.new == new:
+                edit.trust = min(edit.trust + 1, 4)
+                return
+        edits.insert(0, Edit(old, new))
+        del edits[4:]
+        if len(self._edits) > _MOST_EDITS:
+            del self._edits[next(iter(self._edits))]

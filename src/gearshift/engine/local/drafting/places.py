@@ -7,7 +7,7 @@ lookup walks a bounded part of a chain and compares backwards, so no text makes 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 RUNS = (8, 4, 2)
 """Lengths of the runs that are indexed, longest first."""
@@ -61,14 +61,18 @@ class Places:
         self.indexed = end
         return end - first
 
-    def find(self, level: int, key: int, end: int) -> Iterator[int]:
-        """Places after the run with this key, the last one first, all before `end`."""
-        before = self._before[level]
+    def find(self, level: int, key: int, most: int) -> Sequence[int]:
+        """Up to `most` places after the run with this key, the last one first; the end of the text is none."""
         place = self._last[level].get(key, -1)
-        while place > 0:
+        if place < 0:
+            return ()
+        before, end = self._before[level], len(self.tokens)
+        found: list[int] = []
+        while place > 0 and len(found) < most:
             if place < end:
-                yield place
+                found.append(place)
             place = before[place - 1]
+        return found
 
     def match(self, place: int, tail: Sequence[int]) -> int:
         """How many tokens before `place` equal the last ones of `tail`, as far as it goes."""

@@ -7,8 +7,7 @@ caller's recent outputs. A copy in progress is continued without a search.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
 from gearshift.engine.local.drafting.acceptance import Acceptance
 from gearshift.engine.local.drafting.copying import Copying
@@ -16,7 +15,7 @@ from gearshift.engine.local.drafting.draft import NO_DRAFT, Draft
 from gearshift.engine.local.drafting.places import LONGEST, RUNS, Places, keys_of
 from gearshift.engine.local.drafting.recent import Recent
 
-INDEXED_PER_PROPOSAL = 2048
+INDEXED_PER_PROPOSAL = 1024
 """Tokens that are indexed in one call of `propose`, so that a long prompt does not hold up the loop."""
 
 MOST_CANDIDATES = 12
@@ -24,6 +23,9 @@ MOST_CANDIDATES = 12
 
 _SURE = 12
 """A copy of so many tokens is continued without a search."""
+
+_TAKEN_UP = 6
+"""A match of so many tokens elsewhere is a new copy; a shorter one does not make a copy forget where it was."""
 
 
 class TurnDrafts:
@@ -33,22 +35,22 @@ class TurnDrafts:
         examined: places looked at by the last proposal.
     """
 
-    __slots__ = ("_acceptance", "_bucket", "_copying", "_own", "_rest", "examined")
+    __slots__ = ("_acceptance", "_bucket", "_copying", "_own", "_sources", "examined")
 
     def __init__(self, prompt: Sequence[int], prediction: Sequence[int] = (), recent: Recent | None = None) -> None:
         self._own = Places(prompt)
-        self._rest: list[Places] = []
+        self._sources = [self._own]
         self._copying = Copying()
         self._acceptance = Acceptance()
         self._bucket = 0
         self.examined = 0
         if prediction:
             predicted = Places(prediction)
-            self._rest.append(predicted)
+            self._sources.append(predicted)
             # Until the answer says otherwise, it begins as predicted.
-            self._copying.follow(predicted, 0, 1, array("i"))
+            self._copying.follow(predicted, 0, 1)
         if recent is not None:
-            self._rest.extend(recent.outputs)
+            self._sources.extend(recent.outputs)
 
     @property
     def entries(self) -> int:
@@ -57,15 +59,16 @@ class TurnDrafts:
 
     def append(self, tokens: Sequence[int]) -> None:
         """The sequence grew by these tokens."""
-        self._own.tokens.extend(tokens)
+        own, copying = self._own.tokens, self._copying
         for token in tokens:
-            self._copying.append(token)
+            own.append(token)
+            copying.append(token)
 
     def index_more(self, most: int) -> int:
         """Index up to `most` tokens of the sources that are not indexed yet; returns how many it were."""
-        done = self._own.index(most)
-        for source in self._rest:
-            if done < most:
+        done = 0
+        for source in self._sources:
+            if source.indexed < len(source.tokens) and done < most:
                 done += source.index(most - done)
         return done
 
@@ -75,21 +78,21 @@ class TurnDrafts:
         self.index_more(INDEXED_PER_PROPOSAL)
         if most < 1:
             return NO_DRAFT
-        tail = self._own.tokens[-LONGEST:]
-        copying = self._copying
-        if copying.source is None or copying.apart or copying.run < _SURE:
-            found = self._search(tail)
+        copying, acceptance = self._copying, self._acceptance
+        if copying.source is None or copying.left or copying.run < _SURE:
+            found = self._search(self._own.tokens[-LONGEST:])
             if found is None:
                 return NO_DRAFT
-            source, place, run = found
+            source, place, self._bucket = found
         else:
-            source, place, run = copying.source, copying.place, copying.run
-        self._bucket = bucket = Acceptance.bucket(run)
-        length = self._acceptance.length(bucket, most)
+            source, place, self._bucket = copying.source, copying.place, acceptance.bucket(copying.run)
+        length = acceptance.length(self._bucket, most)
         if not length:
             return NO_DRAFT
         tokens = copying.draft(source, place, length)
-        return Draft(tokens, self._acceptance.odds(bucket)) if tokens else NO_DRAFT
+        if tokens and source is self._own and len(tokens) < length:  # the end of the answer: it repeats itself
+            tokens = (tokens * (length // len(tokens) + 1))[:length]
+        return Draft(tokens, acceptance.odds(self._bucket)) if tokens else NO_DRAFT
 
     def learn(self, proposed: int, kept: int) -> None:
         """Of the last proposal so many tokens took rows, and so many of those were kept."""
@@ -97,33 +100,36 @@ class TurnDrafts:
             self._acceptance.learn(self._bucket, proposed, kept)
 
     def _search(self, tail: array[int]) -> tuple[Places, int, int] | None:
-        """The source and place to draft from, and the length of the match there."""
-        copying = self._copying
+        """The source and place to draft from, and the bucket of the match there."""
+        copying, acceptance = self._copying, self._acceptance
         best: tuple[Places, int, int] | None = None
-        guess: tuple[Places, int, int] | None = None
-        if copying.source is not None:
-            if not copying.apart:
-                best = copying.source, copying.place, copying.run
-            elif (rejoined := copying.rejoined(tail)) is not None:
-                guess = copying.source, *rejoined
+        if copying.source is not None and not copying.left:
+            best = copying.source, copying.place, copying.run
         for source, place, run in self._candidates(tail):
             if best is None or run > best[2]:
                 best = source, place, run
-        if guess is not None and (best is None or guess[2] >= best[2] or (guess[2] == 0 and best[2] < 4)):
-            if guess[2] >= 1:
-                copying.follow(*guess, tail)
-            return guess
-        if best is not None and (best[0] is not copying.source or best[1] != copying.place):
-            copying.follow(*best, tail)
-        return best
+        rejoined = copying.rejoined()
+        if copying.source is not None and rejoined is not None:
+            place, run = rejoined
+            bucket = acceptance.bucket(run, rejoins=True)
+            if best is None or acceptance.odds(bucket) >= acceptance.odds(acceptance.bucket(best[2])):
+                found = copying.source, place, bucket
+                if run > 0:
+                    copying.follow(copying.source, place, run)
+                return found
+        if best is None:
+            return None
+        source, place, run = best
+        if copying.source is None or source is copying.source or run >= min(copying.run, _TAKEN_UP):
+            copying.follow(source, place, run)
+        return source, place, acceptance.bucket(run)
 
     def _candidates(self, tail: array[int]) -> Iterator[tuple[Places, int, int]]:
         """Places after a match, from the longest indexed length at which there is one."""
         for level, key in keys_of(tail):
             found = False
-            for source in self._sources():
-                end = len(source.tokens)
-                for place in islice(source.find(level, key, end), MOST_CANDIDATES):
+            for source in self._sources:
+                for place in source.find(level, key, MOST_CANDIDATES):
                     self.examined += 1
                     run = source.match(place, tail)
                     if run >= RUNS[level]:
@@ -131,7 +137,3 @@ class TurnDrafts:
                         yield source, place, run
             if found:
                 return
-
-    def _sources(self) -> Iterable[Places]:
-        yield self._own
-        yield from self._rest
