@@ -30,8 +30,10 @@ def test_a_copy_knows_its_place() -> None:
 
 
 def test_behind_an_edit_the_copy_rejoins_its_source() -> None:
-    copying = copied([*range(100, 120), 17, 18])
-    assert copying.rejoined() == (22, 0)  # two other tokens: taken to stand for two of the source
+    copying = copied([*range(100, 120), 17])
+    assert copying.rejoined() == (21, 0)  # one other token: taken to stand for one of the source
+    copying.append(18)
+    assert copying.rejoined() is None
     copying.append(120)
     assert copying.rejoined() == (24, 1)
     copying.append(121)

@@ -12,18 +12,28 @@ _BY_REJOINING = (0.3, 0.6, 0.8, 0.9)
 behind the place where a copy left its source. Without a match the second is a mere guess."""
 
 _PRIOR = _BY_MATCH + _BY_REJOINING
+
 _PRIOR_WEIGHT = 3.0
+"""The assumption counts as much as so many tokens."""
+
 _FORGET = 0.88
+"""What earlier drafts still count after one more."""
+
 _MOST_WEIGHT = 5.0
+"""Tokens that one draft counts for at most, or many failures would be needed to outweigh a long one."""
+
 _HOPELESS = 0.12
 """Below these odds there is no draft."""
+
 _RETRY = 12
-"""But one in so many proposals is made all the same, to learn whether that is still so."""
+"""But one in so many proposals is made all the same, of one token, to learn whether that is still so."""
+
 _FAR = 64
 _SHRINK = 0.8
 """A draft goes on a little farther than those before it were kept; this is how fast it gives in."""
+
 _WORTH = 0.01
-"""A draft ends where the odds that it is kept so far fall below this."""
+"""A draft ends where the odds that it is kept so far fall below this; the scheduler may well grant less."""
 
 
 class Acceptance:
@@ -70,7 +80,6 @@ class Acceptance:
         # Odds alone would have drafts that break at the same early place go on far behind it.
         reach = self._reach[bucket]
         self._reach[bucket] = max(reach, 2.0 * used) if kept == used else max(kept * 1.5 + 2, reach * _SHRINK)
-        # A long draft counts for no more than a few tokens, or many failures would be needed to outweigh it.
         weight = min(1.0, _MOST_WEIGHT / tried)
         self._kept[bucket] = self._kept[bucket] * _FORGET + kept * weight
         self._tried[bucket] = self._tried[bucket] * _FORGET + tried * weight

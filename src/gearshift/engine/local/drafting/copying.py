@@ -11,16 +11,13 @@ from collections.abc import Iterator
 
 from gearshift.engine.local.drafting.places import LONGEST, Places
 
-MOST_APART = 32
+MOST_APART = 64
 """A copy that left its source so many tokens ago is over; it also rejoins no further ahead."""
 
 _MOST_EDIT = 12
 """Longest edit that is remembered, in tokens on either side."""
 
 _MOST_EDITS = 64
-
-_MOST_GUESS = 3
-"""So many other tokens may stand for as many of the source before nothing is guessed from that."""
 
 
 class Edit:
@@ -85,7 +82,7 @@ class Copying:
 
     def rejoined(self) -> tuple[int, int] | None:
         """Where the answer is likely to rejoin the source that it left, and how many tokens match there; none do
-        where as many other tokens are taken to stand for the source's own."""
+        where the one token since is taken to stand for one of the source."""
         source, place, left = self.source, self.place, self.left
         if source is None or not left:
             return None
@@ -97,8 +94,8 @@ class Copying:
                 run = min(source.match(place + offset, left), offset)
                 if best is None or run > best[1]:
                     best = place + offset, run
-        if best is None and len(left) <= _MOST_GUESS and place + len(left) < len(source.tokens):
-            best = place + len(left), 0
+        if best is None and len(left) == 1 and place + 1 < len(source.tokens):
+            best = place + 1, 0
         return best
 
     def draft(self, source: Places, place: int, most: int) -> array[int]:

@@ -25,9 +25,13 @@ class Recent:
 
 
 class RecentOutputs:
-    """Outputs of all scopes. The scopes that were used last stay, and in each the outputs that came last."""
+    """Outputs of all scopes. The scopes that were used last stay, and in each the outputs that came last.
 
-    def __init__(self, per_scope: int = 16384, in_all: int = 262144) -> None:
+    For one thread, the engine's loop: outputs are indexed by the turns that look into them. A token takes 100 to 350
+    bytes with its index, so that the default is at most some 20 MB.
+    """
+
+    def __init__(self, per_scope: int = 16384, in_all: int = 65536) -> None:
         if not 0 < per_scope <= in_all:
             raise ValueError(f"per_scope must be from 1 to in_all ({in_all}), but is {per_scope}")
         self._per_scope = per_scope

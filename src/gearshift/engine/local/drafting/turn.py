@@ -16,7 +16,8 @@ from gearshift.engine.local.drafting.places import LONGEST, RUNS, Places, keys_o
 from gearshift.engine.local.drafting.recent import Recent
 
 INDEXED_PER_PROPOSAL = 1024
-"""Tokens that are indexed in one call of `propose`, so that a long prompt does not hold up the loop."""
+"""Tokens that are indexed in one call of `propose`: about a millisecond, so that a long prompt does not hold up the
+loop."""
 
 MOST_CANDIDATES = 12
 """Places of one source that are looked at for each indexed length."""
@@ -48,7 +49,7 @@ class TurnDrafts:
             predicted = Places(prediction)
             self._sources.append(predicted)
             # Until the answer says otherwise, it begins as predicted.
-            self._copying.follow(predicted, 0, 1)
+            self._copying.follow(predicted, 0, _SURE)
         if recent is not None:
             self._sources.extend(recent.outputs)
 
