@@ -106,6 +106,9 @@ class PlainRenderer:
         assert not isinstance(prompt, Conversation)
         return array("i", prompt.ids)
 
+    def encode_plain(self, text: str) -> array[int]:
+        return self.encode(RawText(text))
+
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(PIECES[token] for token in ids).decode("utf-8", "replace")
 

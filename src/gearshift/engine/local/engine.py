@@ -34,6 +34,10 @@ class Renderer(Protocol):
         """Token ids of a prompt as the model reads it. Raises InvalidGeneration."""
         ...
 
+    def encode_plain(self, text: str) -> array[int]:
+        """Token ids of a text by itself: no control tokens, nothing in front."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special tokens have none."""
         ...
@@ -162,6 +166,7 @@ class LocalEngine:
             gear_fallback=generation.gear_fallback,
             scope=generation.caller.cache_scope,
             drafts=generation.drafts,
+            prediction=model.renderer.encode_plain(generation.prediction) if generation.prediction else (),
             vocabulary=model.lane.vocabulary,
             mailbox=Mailbox(asyncio.get_running_loop()),
             echo=self._echo(model, generation.prompt, prompt) if generation.echo else "",

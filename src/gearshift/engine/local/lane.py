@@ -16,7 +16,7 @@ from gearshift.catalog import GEARS, Gear, GearName
 from gearshift.engine.local.batch import Batch, Chosen, Seats, build
 from gearshift.engine.local.blocks import BlockPool, extend_chain
 from gearshift.engine.local.cost import CostMeter
-from gearshift.engine.local.drafting import NO_DRAFT, Drafter
+from gearshift.engine.local.drafting import NO_DRAFT, Drafter, RecentOutputs, TurnDrafts
 from gearshift.engine.local.mailbox import Failure
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
@@ -120,7 +120,8 @@ class Lane:
         self.seats = Seats(limits.seats, limits.context, len(vocabulary.pieces))
         self.meter = CostMeter()
         self._forward = forward
-        self._drafter_of = drafter_of
+        self._drafter_of = drafter_of or self._drafter
+        self._recent = RecentOutputs()
         self.gears = gears
         self._gear_seats = {gear.rank: gear.seats for gear in gears.values()}
         self._balance = Balance()
@@ -236,8 +237,6 @@ class Lane:
 
     def _draft(self) -> None:
         """Ask for a draft where a gear pays for the rows, once for every state of a sequence."""
-        if self._drafter_of is None:
-            return
         for choice in self.seated:
             if choice.lookahead == 1 or choice.wanted - choice.computed != 1 or choice.drafted_at == choice.wanted:
                 continue
@@ -247,6 +246,13 @@ class Lane:
             draft = choice.drafter.propose(most) if most > 0 else NO_DRAFT
             choice.draft, choice.drafts, choice.odds = draft.tokens, len(draft.tokens), draft.odds
             choice.drafted_at = choice.wanted
+
+    def _drafter(self, choice: Choice) -> Drafter:
+        turn = choice.turn
+        recent = self._recent.view(turn.scope) if turn.drafts == "warm" else None
+        drafter = TurnDrafts(turn.prompt, turn.prediction, recent)
+        drafter.append(choice.tokens[len(turn.prompt) :])
+        return drafter
 
     def _hold(self, choice: Choice, block: int) -> None:
         self.seats.tables[choice.seat, choice.held] = block
@@ -347,6 +353,8 @@ class Lane:
         if choice.computed // BLOCK_TOKENS > before // BLOCK_TOKENS:
             self._publish(choice, before)
         if choice.reason is not None:
+            if turn.drafts == "warm":
+                self._recent.add(turn.scope, choice.tokens[len(turn.prompt) :])
             self._leave(choice)
 
     def _begin(self, choice: Choice) -> None:

@@ -89,6 +89,10 @@ class Renderer:
             after_special = isinstance(part, int)
         return self._with_bos(ids)
 
+    def encode_plain(self, text: str) -> array[int]:
+        """Token ids of a text by itself, as a model would write it: no control tokens, nothing in front."""
+        return self._encoded(whole_text(text), after_special=True)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; control tokens have none."""
         return self.tokenizer.decode(ids)
