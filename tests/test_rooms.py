@@ -19,6 +19,7 @@ ORDER = (
     "wire",
     "service",
     "accounts",
+    "proof",
     "engine",
     "conversation",
     "caller",

@@ -177,6 +177,8 @@ class EngineStatus:
     """Durations of the steps since the last call, oldest first."""
     step_rows: Sequence[int] = field(default=())
     """Rows of the same steps."""
+    preempted: int = 0
+    """Times that a sequence gave up its cache blocks for others, since the start."""
 
 
 class Engine(Protocol):

@@ -128,6 +128,8 @@ class Lane:
         self._cost = self.meter.cost()
         self._chunk = min(_FIRST_CHUNK, limits.rows)
         self._born = 0
+        self.preempted = 0
+        """Times that a sequence lost its blocks to others."""
 
     @property
     def busy(self) -> bool:
@@ -263,6 +265,7 @@ class Lane:
         """Take the blocks away; the sequence computes its tokens again later, to the same bits."""
         self._give_up(choice)
         choice.preempted += 1
+        self.preempted += 1
         self.waiting.append(choice)
 
     def _give_up(self, choice: Choice) -> None:

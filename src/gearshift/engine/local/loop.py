@@ -88,6 +88,7 @@ class Loop:
             steps=self._steps,
             step_seconds=_drain(self._step_seconds),
             step_rows=_drain(self._step_rows),
+            preempted=sum(lane.preempted for lane in self._lanes),
         )
 
     def _waiting(self) -> int:
