@@ -19,6 +19,9 @@ _MOST_EDIT = 12
 
 _MOST_EDITS = 64
 
+_COMPARED = 6
+"""Tokens by which the places where a copy may rejoin its source are told apart."""
+
 
 class Edit:
     """Tokens of a source that were replaced. `trust` goes up when that happens again, and down when it does not."""
@@ -87,16 +90,18 @@ class Copying:
         if source is None or not left:
             return None
         best: tuple[int, int] | None = None
-        last = left[-1]
+        last, tail = left[-1], left[-_COMPARED:]
         # The last token of the source leads nowhere, and in the answer's own text it would be found to equal itself.
         for offset, token in enumerate(source.tokens[place : min(place + MOST_APART, len(source.tokens) - 1)], 1):
             if token == last:
-                run = min(source.match(place + offset, left), offset)
+                run = min(source.match(place + offset, tail), offset)
                 if best is None or run > best[1]:
                     best = place + offset, run
-        if best is None and len(left) == 1 and place + 1 < len(source.tokens):
-            best = place + 1, 0
-        return best
+        if best is not None:
+            return best[0], min(source.match(best[0], left), best[0] - place)
+        if len(left) == 1 and place + 1 < len(source.tokens):
+            return place + 1, 0
+        return None
 
     def draft(self, source: Places, place: int, most: int) -> array[int]:
         """Up to `most` tokens of the source from `place` on, with the edits that are trusted."""

@@ -19,8 +19,11 @@ INDEXED_PER_PROPOSAL = 1024
 """Tokens that are indexed in one call of `propose`: about a millisecond, so that a long prompt does not hold up the
 loop."""
 
-MOST_CANDIDATES = 12
-"""Places of one source that are looked at for each indexed length."""
+MOST_CANDIDATES = 24
+"""Places that are looked at for each indexed length, over all sources."""
+
+_OF_ONE_SOURCE = 12
+"""And of one source."""
 
 _SURE = 12
 """A copy of so many tokens is continued without a search."""
@@ -128,9 +131,10 @@ class TurnDrafts:
     def _candidates(self, tail: array[int]) -> Iterator[tuple[Places, int, int]]:
         """Places after a match, from the longest indexed length at which there is one."""
         for level, key in keys_of(tail):
-            found = False
+            found, most = False, MOST_CANDIDATES
             for source in self._sources:
-                for place in source.find(level, key, MOST_CANDIDATES):
+                for place in source.find(level, key, min(most, _OF_ONE_SOURCE)):
+                    most -= 1
                     self.examined += 1
                     run = source.match(place, tail)
                     if run >= RUNS[level]:
