@@ -31,8 +31,9 @@ class ScriptedEngine:
     """Answers every turn with WORDS, one token per word and step, over and over until `max_tokens` or the end.
 
     A prompt counts one token per word; the first of them are "cached". Prompts that hold certain words misbehave:
-    `overload`, `break-early`, `break-late`, `invalid-bias`, `forever`, `silent`. With `drafts` in the prompt, and above
-    the standard gear, every step but the last has DRAFT_ROWS rows and brings two words: one draft is kept.
+    `overload`, `break-early`, `late-failure` (once it has a slot), `break-late`, `invalid-bias`, `forever`, `silent`.
+    With `drafts` in the prompt, and above the standard gear, every step but the last has DRAFT_ROWS rows and brings two
+    words: one draft is kept.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class ScriptedEngine:
             self.waiting -= 1
         self.running += 1
         try:
+            if "late-failure" in words:
+                raise EngineFailure("the script says so")
             seed = generation.sampling.seed
             gear = self.only_gear or generation.gear
             yield [Started(len(words), min(2, len(words)), SEED if seed is None else seed, gear)]

@@ -14,6 +14,8 @@ import uvicorn
 from gearshift.accounts import KeyRing
 from gearshift.caller import Caller, Usage
 from gearshift.server.app import build_app
+from gearshift.server.lifecycle import configuration
+from gearshift.server.limits import LIMITS, Limits
 from gearshift.server.metrics import Metrics
 from gearshift.service import Service
 from tests.scripted import ScriptedEngine
@@ -39,7 +41,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    engine: ScriptedEngine | None = None, *, keys: tuple[str, ...] = (), stalled_s: float = 60.0
+    engine: ScriptedEngine | None = None, *, keys: tuple[str, ...] = (), limits: Limits = LIMITS
 ) -> Generator[Running]:
     engine = engine or ScriptedEngine()
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -50,11 +52,8 @@ def running(
         metrics.settle(turn_id, caller, usage)
         server_under_test.settled.append((turn_id, caller, usage))
 
-    app = build_app(Service([engine], KeyRing(keys), settle), metrics, stalled_s=stalled_s)
-    config = uvicorn.Config(
-        app, lifespan="off", log_config=None, access_log=False, ws="websockets-sansio", timeout_graceful_shutdown=2
-    )
-    server = uvicorn.Server(config)
+    app = build_app(Service([engine], KeyRing(keys), settle), metrics, limits=limits)
+    server = uvicorn.Server(configuration(app, drain_s=2))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:

@@ -1,7 +1,8 @@
 """What the schema language cannot say about our bodies, said to schemathesis: it loads this file by SCHEMATHESIS_HOOKS.
 
 - JSON Schema counts 1.0 as an integer; we do not.
-- `best_of` must equal `n`; `echo` excludes `logprobs`; prompts times `n` have a limit.
+- `best_of` must equal `n`; `top_logprobs` of chat needs `logprobs`; `echo` excludes them; prompts times `n` have a
+  limit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ def map_body(context: Any, body: Any) -> Any:
 
 def without_conflicts(body: dict[str, Any]) -> dict[str, Any]:
     body = {key: whole(value) if key in WHOLE else value for key, value in body.items() if key != "best_of"}
+    if "messages" in body and not body.get("logprobs"):
+        body.pop("top_logprobs", None)
     if body.get("echo"):
         body.pop("logprobs", None)
     if isinstance(body.get("prompt"), list):

@@ -176,7 +176,9 @@ def test_bytes_that_are_no_request(server: Running, raw: bytes) -> None:
         answer = b""
         while part := connection.recv(1 << 16):
             answer += part
-    assert b" 500 " not in answer.partition(b"\r\n")[0]
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b" 500 " not in head.partition(b"\r\n")[0]
+    assert not body or json.loads(body)["error"]["message"]
     assert httpx.get(f"{server.url}/healthz").status_code == 200
 
 

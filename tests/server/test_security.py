@@ -161,5 +161,7 @@ def test_a_port_in_use_is_said_plainly() -> None:
 
 
 def test_a_host_that_does_not_exist_is_said_plainly() -> None:
-    with pytest.raises(CannotServe, match=r"no-such-host\.invalid"):
-        listen(Address("no-such-host.invalid", 0), KeyRing(["key"]))
+    for host in ("no-such-host.invalid", "no host", "x" * 300, "a..b"):
+        with pytest.raises(CannotServe, match="has no address here") as caught:
+            listen(Address(host, 0), KeyRing())
+        assert host in str(caught.value)

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from gearshift.caller import Usage
+from gearshift.server.limits import Limits
 from tests.scripted import SEED, WORDS, ScriptedEngine
 from tests.server.running import Running, running
 
@@ -308,7 +309,7 @@ def test_a_client_that_vanishes_in_its_body_begins_no_turn(server: Running) -> N
 
 def test_a_reader_that_stalls_is_waited_for_and_then_left() -> None:
     """The engine is not asked for more than the socket takes; a reader that never reads is given up."""
-    with running(ScriptedEngine(), stalled_s=0.3) as server, socket.socket() as client:
+    with running(limits=Limits(stalled_s=0.3)) as server, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", server.port))
         client.sendall(request_bytes(chat("forever", stream=True)))
@@ -379,10 +380,61 @@ def test_bodies_have_a_limit(server: Running) -> None:
         client.sendall(request_bytes({}).replace(b"content-length: 2", b"content-length: %d" % (33 << 20)))
         assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
     with httpx.Client() as client:
-        # A write fails where the server answered and closed while we were still sending.
-        with contextlib.suppress(httpx.WriteError):
-            assert client.post(url, content=pieces(), headers=headers).status_code == 413
+        # A client that sends everything before it reads finds its answer all the same.
+        for body in (pieces(), huge):
+            refused = client.post(url, content=body, headers=headers)
+            assert refused.status_code == 413
+            assert refused.json()["error"]["code"] == "request_too_large"
         assert client.post(url, json=chat()).status_code == 200
+
+
+def test_all_bodies_together_have_a_limit() -> None:
+    with running(limits=Limits(bodies_bytes=3000)) as server, contextlib.ExitStack() as holders:
+        url = f"{server.url}/v1/chat/completions"
+        for count in (1, 2):
+            holder = holders.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            holder.sendall(request_bytes(chat("forever", stream=True, user="x" * 1000)))
+            while server.engine.running < count:
+                time.sleep(0.001)
+        refused = httpx.post(url, json=chat(user="x" * 1000))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert refused.json()["error"]["code"] == "overloaded"
+        assert httpx.post(url, json=chat()).status_code == 200
+        holders.close()
+        server.wait_settled(3)
+        assert httpx.post(url, json=chat(user="x" * 1000)).status_code == 200
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stream_that_waits_is_kept_alive(path: str, fails: bool) -> None:
+    """Its head leaves without an event, comments follow, and an error is then an event."""
+    engine = ScriptedEngine(slots=1)
+    with (
+        running(engine, limits=Limits(silent_s=0.01, comment_s=0.01)) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as holder,
+        httpx.Client() as client,
+    ):
+        holder.sendall(request_bytes(chat("forever", stream=True)))
+        while not engine.running:
+            time.sleep(0.001)
+        prompt = "late-failure" if fails else "a"
+        with client.stream("POST", server.url + path, json=prompting(path, prompt, stream=True)) as answer:
+            assert answer.status_code == 200
+            lines = answer.iter_lines()
+            assert [next(lines) for _ in range(4)] == [": waiting", "", ": waiting", ""]
+            holder.close()
+            text = "\n".join(lines)
+    events = events_of(text)
+    if not fails:
+        assert ": waiting" not in text.partition("data: ")[2]
+        assert events[-1] == "[DONE]" if path != "/v1/responses" else events[-1]["type"] == "response.completed"
+    elif path == "/v1/responses":
+        (event,) = events
+        assert (event["type"], event["code"], event["sequence_number"]) == ("error", "engine_failure", 0)
+    else:
+        (event,) = events
+        assert event["error"]["code"] == "engine_failure"
 
 
 def test_models_are_listed_and_found_by_alias(server: Running) -> None:
@@ -396,7 +448,11 @@ def test_models_are_listed_and_found_by_alias(server: Running) -> None:
 
 
 def test_unknown_paths_and_methods_get_error_objects(server: Running) -> None:
-    assert httpx.get(f"{server.url}/v2").json()["error"]["code"] == "not_found"
+    for path in ("/", "/v2", "/v1/chat"):
+        missing = httpx.get(server.url + path)
+        assert missing.status_code == 404
+        assert missing.json()["error"]["code"] == "not_found"
+        assert "/v1/chat/completions" in missing.json()["error"]["message"]
     wrong = httpx.get(f"{server.url}/v1/chat/completions")
     assert wrong.status_code == 405
     assert wrong.headers["allow"] == "POST"

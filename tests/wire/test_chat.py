@@ -21,21 +21,27 @@ def body(**fields: Any) -> bytes:
 
 
 WRONG: list[tuple[dict[str, Any], str, str | None]] = [
-    ({"temperature": 2.5}, "temperature", "invalid_type"),
+    ({"temperature": 2.5}, "temperature", "invalid_value"),
     ({"temperature": "hot"}, "temperature", "invalid_type"),
-    ({"top_p": -0.1}, "top_p", "invalid_type"),
-    ({"n": 0}, "n", "invalid_type"),
+    ({"top_p": -0.1}, "top_p", "invalid_value"),
+    ({"n": 0}, "n", "invalid_value"),
     ({"n": True}, "n", "invalid_type"),
-    ({"max_tokens": 0}, "max_tokens", "invalid_type"),
+    ({"max_tokens": 0}, "max_tokens", "invalid_value"),
     ({"seed": 1 << 64}, "seed", "invalid_value"),
-    ({"stop": ["a"] * 5}, "stop", "invalid_type"),
-    ({"stop": ""}, "stop", "invalid_type"),
-    ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_type"),
-    ({"logit_bias": {"1": 101}}, "logit_bias", "invalid_type"),
-    ({"top_logprobs": 21}, "top_logprobs", "invalid_type"),
+    ({"stop": ["a"] * 5}, "stop", "invalid_value"),
+    ({"stop": ""}, "stop", "invalid_value"),
+    ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_value"),
+    ({"logit_bias": {"-1": 1}}, "logit_bias", "invalid_value"),
+    ({"logit_bias": {"1": 101}}, "logit_bias", "invalid_value"),
+    ({"logit_bias": {"1": True}}, "logit_bias", "invalid_value"),
+    ({"logit_bias": {"1": "2"}}, "logit_bias", "invalid_value"),
+    ({"logit_bias": [1]}, "logit_bias", "invalid_type"),
+    ({"top_logprobs": 21}, "top_logprobs", "invalid_value"),
+    ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
+    ({"top_logprobs": 2, "logprobs": False}, "top_logprobs", "invalid_value"),
     ({"service_tier": "warp"}, "service_tier", "invalid_value"),
-    ({"model": ""}, "model", "invalid_type"),
-    ({"messages": []}, "messages", "invalid_type"),
+    ({"model": ""}, "model", "invalid_value"),
+    ({"messages": []}, "messages", "invalid_value"),
     ({"messages": [USER, {"content": "x"}]}, "messages[1].role", "missing_required_parameter"),
     ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role", "invalid_value"),
     ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),
@@ -167,8 +173,16 @@ def test_content_that_is_not_text_is_refused_by_name(kind: str) -> None:
     error = refused(body(messages=[{"role": "user", "content": [{"type": kind}]}])).object
     assert error.param == "messages[0].content[0].type"
     assert error.code == "unsupported_value"
-    assert kind in error.message
-    assert "text" in error.message
+    assert error.message == (
+        f"Content of type {kind!r}, as in 'messages[0].content[0].type', is not served here: this server takes text."
+    )
+
+
+def test_a_bias_at_fault_is_named() -> None:
+    assert "'cat'" in refused(body(logit_bias={"1": 2, "cat": 1})).object.message
+    wrong_ones: tuple[object, ...] = (101, -1e300, None, [], True)
+    for wrong in wrong_ones:
+        assert "token 77" in refused(body(logit_bias={"1": 2, "77": wrong})).object.message
 
 
 def test_an_unknown_tier_is_answered_with_the_known_ones() -> None:

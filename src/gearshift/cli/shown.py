@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from gearshift.catalog.sources import Source
 
+_LINE_S = 5.0
+
 AcceptTerms = Annotated[
     bool, typer.Option("--accept-terms", envvar="GEARSHIFT_ACCEPT_TERMS", help="Accept the terms of the models.")
 ]
@@ -26,7 +28,7 @@ class ShownProgress:
     def __init__(self) -> None:
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._last = ("", 0.0)
+        self._lines: dict[str, tuple[float, bool]] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if sys.stderr.isatty():
@@ -53,10 +55,10 @@ class ShownProgress:
         self._bars.update(self._tasks[what], completed=done, total=total)
 
     def _line(self, what: str, done: int, total: int) -> None:
-        last, at = self._last
+        at, complete = self._lines.get(what, (-_LINE_S, False))
         now = time.monotonic()
-        if what != last or now - at > 5 or done >= total:
-            self._last = (what, now)
+        if not complete and (now - at >= _LINE_S or done >= total):
+            self._lines[what] = (now, done >= total)
             print(f"{what}: {done / max(total, 1):.0%}", file=sys.stderr, flush=True)
 
 

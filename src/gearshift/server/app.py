@@ -17,7 +17,8 @@ from starlette.websockets import WebSocket
 
 from gearshift.accounts import Unauthorized
 from gearshift.server import openapi
-from gearshift.server.departure import STALLED_S
+from gearshift.server.body import Bodies
+from gearshift.server.limits import LIMITS, Limits
 from gearshift.server.metrics import Metrics
 from gearshift.server.security import Gate, bearer
 from gearshift.server.turns import Reader, TurnEndpoint
@@ -29,19 +30,21 @@ from gearshift.wire.models import model, model_list
 from gearshift.wire.responses import read_response
 
 _JSON = "application/json"
+_PLACES = (
+    "This server answers at /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /healthz and /metrics; "
+    "/openapi.json describes them."
+)
 
 
-def build_app(
-    service: Service, metrics: Metrics, hosts: Iterable[str] = (), *, stalled_s: float = STALLED_S
-) -> ASGIApp:
+def build_app(service: Service, metrics: Metrics, hosts: Iterable[str] = (), limits: Limits = LIMITS) -> ASGIApp:
     """The application.
 
     hosts: names beside loopback ones under which the server may be addressed.
-    stalled_s: see `departure`.
     """
+    bodies = Bodies(limits.body_bytes, limits.bodies_bytes)
 
     def turns(name: str, read: Reader) -> TurnEndpoint:
-        return TurnEndpoint(name, read, service, metrics, stalled_s)
+        return TurnEndpoint(name, read, service, metrics, bodies, limits)
 
     async def models(request: Request) -> Response:
         service.identify(bearer(request.scope))
@@ -98,7 +101,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         message = f"{request.method[:20]} is not possible at {path!r}."
         return _error(WireError(405, message, code="method_not_allowed", headers=error.headers))
-    message = f"There is nothing at {path!r}." if error.status_code == 404 else error.detail
+    message = f"There is nothing at {path!r}. {_PLACES}" if error.status_code == 404 else error.detail
     return _error(WireError(error.status_code, message, code="not_found", headers=error.headers))
 
 

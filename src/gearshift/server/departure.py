@@ -10,14 +10,11 @@ from typing import Self
 
 from starlette.types import Message, Receive, Send
 
-STALLED_S = 60.0
-"""A write that makes no progress for one to two times this long is given up: the peer is gone or does not read."""
-
 
 class Departure:
     """Runs its body until it is done or the client has left; the client's leaving ends the body without an error."""
 
-    def __init__(self, receive: Receive, send: Send, stalled_s: float = STALLED_S) -> None:
+    def __init__(self, receive: Receive, send: Send, stalled_s: float) -> None:
         self.left = False
         self._receive = receive
         self._send = send
@@ -30,8 +27,10 @@ class Departure:
         """Send, and be watched doing it."""
         self._writing = True
         self._writes += 1
-        await self._send(message)
-        self._writing = False
+        try:
+            await self._send(message)
+        finally:
+            self._writing = False
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -19,8 +20,11 @@ from starlette.types import ASGIApp
 from gearshift.accounts import KeyRing
 from gearshift.server.app import build_app
 from gearshift.server.metrics import Metrics
+from gearshift.server.protocol import HttpProtocol
 from gearshift.server.security import is_loopback
 from gearshift.service import Service
+
+_log = logging.getLogger(__name__)
 
 DRAIN_S = 30
 """How long running streams may go on after the first signal to stop."""
@@ -64,17 +68,20 @@ def listen(address: Address, keys: KeyRing) -> socket.socket:
     Raises:
         CannotServe: the port is taken, the host unknown, or the address open to others without any key.
     """
-    if keys.open and not is_loopback(address.host):
-        raise CannotServe(
-            f"Listening on {address.host} would let every machine that can reach it use this server. Set "
-            "GEARSHIFT_API_KEYS to one or more keys first, or listen on 127.0.0.1."
-        )
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except socket.gaierror as error:
-        raise CannotServe(f"The host {address.host!r} has no address here: {error.strerror}.") from None
+    except (socket.gaierror, UnicodeError) as error:
+        why = error.strerror if isinstance(error, socket.gaierror) else "it is no host name"
+        raise CannotServe(
+            f"The host {address.host!r} has no address here ({why}). Use 127.0.0.1, or an address of this machine."
+        ) from None
+    if keys.open and not is_loopback(str(target[0])):
+        raise CannotServe(
+            f"Listening on {address.host or target[0]} would let every machine that can reach it use this server. Set "
+            "GEARSHIFT_API_KEYS to one or more keys first, or listen on 127.0.0.1."
+        )
     listener = socket.socket(family, kind, protocol)
     try:
         # Reuse is for ports in TIME_WAIT; two listeners on one port remain impossible.
@@ -109,14 +116,12 @@ def serve(
 async def _serve(
     app: ASGIApp, service: Service, listener: socket.socket, ready: Callable[[], None], drain_s: int
 ) -> None:
-    server = _Server(_config(app, drain_s), ready)
+    server = _Server(configuration(app, drain_s), ready)
     # What was loaded stays: the collector need not walk it again between two tokens.
     gc.collect()
     gc.freeze()
     try:
         await server.serve(sockets=[listener])
-        if server.server_state.tasks and not server.force_exit:
-            await asyncio.wait(server.server_state.tasks, timeout=_LAST_WORDS_S)
     finally:
         await _close(service)
 
@@ -126,10 +131,12 @@ async def _close(service: Service) -> None:
         await engine.close()
 
 
-def _config(app: ASGIApp, drain_s: int) -> uvicorn.Config:
+def configuration(app: ASGIApp, drain_s: int) -> uvicorn.Config:
+    """uvicorn as we run it: it writes no headers of its own, and says what only its developers need to no one."""
+    logging.getLogger("uvicorn.error").addFilter(_worth_saying)
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=HttpProtocol,
         ws="websockets-sansio",
         lifespan="off",
         log_config=None,
@@ -154,11 +161,25 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._ready()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if running := list(self.server_state.tasks):
+            _log.warning("requests that were still running are cut off: %d", len(running))
+            for task in running:
+                task.cancel()
+            # They tell their clients why.
+            await asyncio.wait(running, timeout=_LAST_WORDS_S)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Not remembered, so not raised again afterwards: a drained server has ended well.
         if self.should_exit:
             self.force_exit = True
         self.should_exit = True
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """Broken requests are their senders' matter, and what is cut off at the end is said by us."""
+    return record.levelno >= logging.ERROR and not str(record.msg).startswith("Cancel ")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

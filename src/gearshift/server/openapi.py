@@ -23,6 +23,7 @@ from gearshift.wire.responses_answer import (
     PartEvent,
     ResponseEvent,
     ResponseObject,
+    StreamErrorEvent,
     TextDeltaEvent,
     TextDoneEvent,
 )
@@ -30,7 +31,7 @@ from gearshift.wire.responses_items import ITEMS
 
 Json = dict[str, Any]
 
-_STREAM_EVENTS = (ResponseEvent, ItemEvent, PartEvent, TextDeltaEvent, TextDoneEvent)
+_STREAM_EVENTS = (ResponseEvent, ItemEvent, PartEvent, TextDeltaEvent, TextDoneEvent, StreamErrorEvent)
 _ROOTS: tuple[type[msgspec.Struct], ...] = (
     ChatRequest,
     ChatCompletion,
@@ -66,6 +67,10 @@ def document(models: Iterable[ModelEntry]) -> Json:
     for request in (ChatRequest, CompletionRequest, ResponseRequest):
         components[request.__name__]["properties"]["model"] = {"enum": names}
     components[CompletionRequest.__name__]["properties"]["prompt"] = PROMPT_SCHEMA
+    components[ChatRequest.__name__] |= {
+        "if": {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]},
+        "then": {"properties": {"logprobs": {"const": True}}, "required": ["logprobs"]},
+    }
     # Only the value of `n` is served, which the schema language cannot say: so it is not on offer.
     del components[CompletionRequest.__name__]["properties"]["best_of"]
     return {

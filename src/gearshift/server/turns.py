@@ -14,23 +14,18 @@ from starlette.types import Receive, Scope, Send
 
 from gearshift.caller import Caller, Usage
 from gearshift.server.answers import JSON, Headers, send_bytes, send_error
-from gearshift.server.body import ClientLeft, read_json_body
+from gearshift.server.body import Bodies, ClientLeft, read_json_body
 from gearshift.server.departure import Departure
+from gearshift.server.limits import Limits
 from gearshift.server.merge import combined, merged
 from gearshift.server.metrics import CLIENT_LEFT, Metrics
+from gearshift.server.opening import Opening
 from gearshift.server.security import bearer
 from gearshift.service import Service, Turn
 from gearshift.wire.answer import Answer, Heading, Request
 from gearshift.wire.errors import WireError, from_below
 
 _log = logging.getLogger(__name__)
-
-_STREAM_HEADERS = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    # Proxies that buffer would turn a stream into a lump.
-    (b"x-accel-buffering", b"no"),
-)
 
 Reader = Callable[[bytes], Request]
 """Wire's reader of an endpoint's bodies; raises WireError."""
@@ -39,28 +34,32 @@ Reader = Callable[[bytes], Request]
 class TurnEndpoint:
     """An ASGI application for one endpoint."""
 
-    def __init__(self, name: str, read: Reader, service: Service, metrics: Metrics, stalled_s: float) -> None:
-        """name: the endpoint in metrics. stalled_s: see `departure`."""
+    def __init__(
+        self, name: str, read: Reader, service: Service, metrics: Metrics, bodies: Bodies, limits: Limits
+    ) -> None:
+        """name: the endpoint in metrics. bodies: those of all endpoints."""
         self._name = name
         self._read = read
         self._service = service
         self._metrics = metrics
-        self._stalled_s = stalled_s
+        self._bodies = bodies
+        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrived = time.perf_counter()
         status = CLIENT_LEFT
         try:
-            try:
-                caller = self._service.identify(bearer(scope))
-                request = self._read(await read_json_body(scope, receive))
-            except ClientLeft:
-                return
-            except Exception as error:
-                status = await _refuse(send, error, {})
-                return
-            async with Departure(receive, send, self._stalled_s) as departure:
-                status = await self._serve(request, caller, departure, arrived)
+            with self._bodies.hold() as held:
+                try:
+                    caller = self._service.identify(bearer(scope))
+                    request = self._read(await read_json_body(scope, receive, held))
+                except ClientLeft:
+                    return
+                except Exception as error:
+                    status = await _refuse(send, error, {})
+                    return
+                async with Departure(receive, send, self._limits.stalled_s) as departure:
+                    status = await self._serve(request, caller, departure, arrived)
         finally:
             self._metrics.answered(self._name, status)
 
@@ -70,6 +69,7 @@ class TurnEndpoint:
         headers = [(b"x-request-id", turns[0].id.encode())]
         journey = self._service.journey(turns[0]) if len(turns) == 1 else merged(self._service, turns)
         pace = _Pace(self._metrics, arrived)
+        opening = Opening(client, headers, self._limits) if request.stream else None
         answer: Answer | None = None
 
         def usage() -> Usage:
@@ -80,8 +80,8 @@ class TurnEndpoint:
                 async for batch in batches:
                     if answer is None:
                         answer = request.answer(_heading(turns[0], usage))
-                        if request.stream:
-                            await _begin_stream(client.send, headers)
+                        if opening is not None:
+                            await opening.finish()
                     written = answer.feed(batch)
                     pace.note(turns)
                     if written:
@@ -92,10 +92,14 @@ class TurnEndpoint:
             if client.left:
                 raise
             problem = _problem(error, request.fields())
-            if answer is None or not request.stream:
+            if opening is None or not opening.stop():
                 return await _refuse(client.send, problem, {}, headers)
+            answer = answer or request.answer(_heading(turns[0], usage))
             await client.send({"type": "http.response.body", "body": answer.fail(problem)})
             return problem.status
+        finally:
+            if opening is not None:
+                opening.stop()
         if request.stream:
             await client.send({"type": "http.response.body", "body": last})
         else:
@@ -127,7 +131,7 @@ class _Pace:
 
 
 def _heading(turn: Turn, usage: Callable[[], Usage]) -> Heading:
-    assert turn.model is not None, "a turn that yields events has been resolved"
+    assert turn.model is not None, "a turn is resolved before its engine is asked for anything"
     return Heading(turn_id=turn.id, created=int(time.time()), model=turn.model, usage=usage)
 
 
@@ -139,10 +143,6 @@ def _problem(error: BaseException, names: Mapping[str, str]) -> WireError:
         return problem
     # Not the client's doing, so the server is going down and its patience is over.
     return WireError(503, "The server is shutting down.", code="shutting_down", kind="server_error", retry_after_s=5)
-
-
-async def _begin_stream(send: Send, headers: Headers) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *headers]})
 
 
 async def _refuse(send: Send, error: Exception, names: Mapping[str, str], headers: Headers = ()) -> int:

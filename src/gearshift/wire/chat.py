@@ -15,7 +15,7 @@ from gearshift.wire.answer import Answer, Heading
 from gearshift.wire.chat_answer import ChatStream, PlainChat
 from gearshift.wire.chunks import StreamOptions
 from gearshift.wire.decode import decode
-from gearshift.wire.errors import not_served
+from gearshift.wire.errors import invalid, not_served
 from gearshift.wire.gears import asked_of
 from gearshift.wire.parts import PlainText, Refusal, Text, text_of
 from gearshift.wire.sampling import (
@@ -155,6 +155,8 @@ def _refuse_unserved(request: ChatRequest) -> None:
 
 
 def _asked(request: ChatRequest) -> Asked:
+    if request.top_logprobs and not request.logprobs:
+        raise invalid("'top_logprobs' is only allowed with 'logprobs' set to true.", "top_logprobs")
     limit = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     prompt = Conversation(tuple(item for message in request.messages for item in _items(message)))

@@ -74,7 +74,8 @@ class Completion:
         if request.best_of is not None and request.best_of != (request.n or 1):
             raise not_served("Choosing the best of several", "best_of", "Leave it out, or give the value of 'n'.")
         if request.echo and request.logprobs is not None:
-            raise not_served("Log-probabilities of an echoed prompt", "logprobs", "Leave out 'echo' or 'logprobs'.")
+            what, instead = "Log-probabilities of an echoed prompt", "Leave out 'echo' or 'logprobs'."
+            raise not_served(what, "logprobs", instead, verb="are")
         sampling = sampling_of(
             request,
             max_tokens=DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens,

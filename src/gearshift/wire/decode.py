@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 # msgspec ends its messages with the place: " - at `$.messages[0].content`", or "`key` in" or "..." for mappings.
 _PLACE = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+# "Expected `int`, got `str`", but not "Expected `int` <= 5" or "Expected `array` of length >= 1".
+_WRONG_TYPE = re.compile(r"^Expected .*, got ", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<field>[^`]+)`$")
 _UNKNOWN_VALUE = re.compile(r"^Invalid (?:enum )?value '?(?P<value>[^']*)'?$")
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -41,14 +43,16 @@ def _wrong_field(message: str, prefix: str) -> WireError:
     match = _PLACE.match(message)
     what, path = (match["what"], match["path"] or "") if match else (message, "")
     path = path.replace("[...]", "")
-    code = "invalid_type" if what.startswith("Expected") else "invalid_value"
+    code = "invalid_type" if _WRONG_TYPE.match(what) else "invalid_value"
     if missing := _MISSING.match(what):
         path = _join(path, missing["field"])
         what, code = f"Missing required field {missing['field']!r}", "missing_required_parameter"
     elif unknown := _UNKNOWN_VALUE.match(what):
         value = unknown["value"]
         if path.endswith("type") and any(media in value for media in _OTHER_MEDIA):
-            what, code = f"Content of type {value!r} is not served here: this server takes text", "unsupported_value"
+            path = _join(prefix, path)
+            message = f"Content of type {value!r}, as in {path!r}, is not served here: this server takes text."
+            return invalid(message, path, "unsupported_value")
     path = _join(prefix, path)
     place = f" at '{path}'" if path else " as the request body"
     return invalid(f"{what.replace('`', chr(39))}{place}.", path or None, code)

@@ -66,9 +66,9 @@ def invalid(message: str, param: str | None = None, code: str | None = "invalid_
     return WireError(400, message, param=param, code=code)
 
 
-def not_served(what: str, param: str, instead: str) -> WireError:
+def not_served(what: str, param: str, instead: str, *, verb: Literal["is", "are"] = "is") -> WireError:
     """A 400 for something that the API knows and this server does not do; never ignored in silence."""
-    return WireError(400, f"{what} is not served here. {instead}", param=param, code="unsupported_value")
+    return WireError(400, f"{what} {verb} not served here. {instead}", param=param, code="unsupported_value")
 
 
 def from_below(error: Exception, fields: Mapping[str, str]) -> WireError:

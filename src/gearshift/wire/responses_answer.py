@@ -190,6 +190,16 @@ class TextDoneEvent(msgspec.Struct):
     type: Literal["response.output_text.done"] = "response.output_text.done"
 
 
+class StreamErrorEvent(msgspec.Struct):
+    """Why there is no response at all; one that has been shown as created fails by its own event."""
+
+    sequence_number: int
+    message: str
+    code: str | None
+    param: str | None
+    type: Literal["error"] = "error"
+
+
 class _Snapshots:
     """The response object of a turn at any moment."""
 
@@ -300,6 +310,9 @@ class ResponseStream:
         return b"".join(out)
 
     def fail(self, error: WireError) -> bytes:
+        if not self._next:
+            wrong = error.object
+            return sse.named("error", StreamErrorEvent(self._number(), wrong.message, wrong.code, wrong.param))
         failure = ResponseFailure(code="server_error", message=error.object.message)
         output = [self._shots.message("incomplete")] if self._open else []
         return self._show("response.failed", self._shots.failed(output, failure))

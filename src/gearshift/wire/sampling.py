@@ -4,7 +4,9 @@ the gear are in `gears`.
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -18,16 +20,19 @@ MAX_TOP_LOGPROBS = 20
 MAX_TOKENS = 1 << 30
 """Far beyond any window: only keeps absurd numbers away from the engine."""
 
+MAX_BIAS = 100
+
+_TOKEN = re.compile("^(0|[1-9][0-9]{0,8})$")
 _SEED_LOW, _SEED_HIGH = -(1 << 63), (1 << 64) - 1
 
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
-Bias = Annotated[float, Meta(ge=-100, le=100)]
 Biases = Annotated[
-    dict[Annotated[int, Meta(ge=0, le=(1 << 31) - 1)], Bias],
-    Meta(extra_json_schema={"propertyNames": {"pattern": "^(0|[1-9][0-9]{0,8})$"}}),
+    dict[str, Annotated[Any, Meta(extra_json_schema={"type": "number", "minimum": -MAX_BIAS, "maximum": MAX_BIAS})]],
+    Meta(extra_json_schema={"propertyNames": {"pattern": _TOKEN.pattern}}),
 ]
+"""Keys and values are checked by `_biases`, which names the key at fault: the decoder cannot."""
 Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
 Tokens = Annotated[int, Meta(ge=1, le=MAX_TOKENS)]
 TokensOrNone = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
@@ -74,13 +79,26 @@ def sampling_of(fields: SamplingFields, *, max_tokens: int | None, logprobs: int
         presence_penalty=given.presence_penalty or 0.0,
         frequency_penalty=given.frequency_penalty or 0.0,
         repetition_penalty=1.0 if fields.repetition_penalty is None else fields.repetition_penalty,
-        logit_bias=tuple((given.logit_bias or {}).items()),
+        logit_bias=_biases(given.logit_bias or {}),
         seed=_seed(fields.seed),
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
         logprobs=logprobs,
         ignore_eos=bool(fields.ignore_eos),
         n=given.n or 1,
     )
+
+
+def _biases(biases: Mapping[str, object]) -> tuple[tuple[int, float], ...]:
+    """Biases by token id."""
+    found: list[tuple[int, float]] = []
+    for token, bias in biases.items():
+        if not _TOKEN.fullmatch(token):
+            raise invalid(f"Expected token ids as the keys of 'logit_bias', got {token[:100]!r}.", "logit_bias")
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not -MAX_BIAS <= bias <= MAX_BIAS:
+            expected = f"Expected a number from -{MAX_BIAS} to {MAX_BIAS}"
+            raise invalid(f"{expected} for the token {token} in 'logit_bias', got {str(bias)[:100]!r}.", "logit_bias")
+        found.append((int(token), float(bias)))
+    return tuple(found)
 
 
 def _seed(seed: int | None) -> int | None:

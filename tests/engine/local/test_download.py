@@ -178,7 +178,10 @@ def test_names_and_paths(shop: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.gguf"
     own.touch()
     assert model_path(str(own)) == own
-    with pytest.raises(UnknownModel, match=f"neither a known model .*{DEFAULT_MODEL}.* nor a file"):
+    with pytest.raises(UnknownModel, match=f"no known model .*{DEFAULT_MODEL}.* it is not there"):
         model_path("nothing")
+    for path, found in (("/dev/zero", "no regular file"), (str(tmp_path), "a folder")):
+        with pytest.raises(UnknownModel, match=f"{path}.* it is {found}"):
+            model_path(path)
     with pytest.raises(UnknownModel, match="unknown model 'nothing'"):
         fetch("nothing")

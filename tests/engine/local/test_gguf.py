@@ -119,6 +119,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "version 1": (head(version=1), "version 1; expected little-endian version 2 or 3"),
     "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian version 3"),
     "tensor count": (head(tensors=HUGE), f"says it has {HUGE} tensors"),
+    "only the head": (head(tensors=100) + bytes(1000), "says it has 100 tensors, but has 1024 bytes: it is cut short"),
     "entry count": (head(entries=2**32), f"says it has {2**32} metadata keys"),
     "key length": (head(entries=1) + struct.pack("<Q", HUGE) + bytes(64), "expected at most 1024"),
     "key not UTF-8": (head(entries=1) + entry(b"\xff\xfe", 4, bytes(4)), "not UTF-8"),

@@ -44,6 +44,7 @@ Accept = Callable[[Source], bool]
 """Asked once before a download whose source has `terms`: does the user accept them?"""
 
 _POLL_S = 0.2
+_KNOWN = ", ".join(SOURCES)
 
 
 class DownloadFailed(Exception):
@@ -88,9 +89,12 @@ def model_path(name_or_path: str, progress: Progress = silent, accept: Accept = 
         return fetch(name_or_path, progress, accept)
     path = Path(name_or_path).expanduser()
     if not path.is_file():
+        found = "a folder" if path.is_dir() else "no regular file" if path.exists() else "not there"
         raise UnknownModel(
-            f"{name_or_path!r} is neither a known model ({', '.join(SOURCES)}) nor a file; give a path to a GGUF file"
+            f"{name_or_path!r} is no known model ({_KNOWN}), and as a path it is {found}; give a path to a GGUF file"
         )
+    if not os.access(path, os.R_OK):
+        raise UnknownModel(f"{name_or_path!r} may not be read by this user; change its permissions")
     return path
 
 
@@ -124,7 +128,7 @@ def _source(name: str) -> Source:
     try:
         return SOURCES[name]
     except KeyError:
-        raise UnknownModel(f"unknown model {name!r}; known: {', '.join(SOURCES)}") from None
+        raise UnknownModel(f"unknown model {name!r}; known: {_KNOWN}") from None
 
 
 def _path(source: Source) -> Path:

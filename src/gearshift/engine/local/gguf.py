@@ -321,8 +321,10 @@ class _Parser:
     def _count(self, what: str, least: int) -> int:
         """A number of entries of at least `least` bytes each."""
         count = self._u64(f"the number of {what}")
-        if count > MAX_ENTRIES or count * least > self._size:
-            raise self._bad(f"says it has {count} {what}; expected at most {min(MAX_ENTRIES, self._size // least)}")
+        if count > MAX_ENTRIES:
+            raise self._bad(f"says it has {count} {what}; expected at most {MAX_ENTRIES}")
+        if count * least > self._size:
+            raise self._bad(f"says it has {count} {what}, but has {self._size} bytes: it is cut short or damaged")
         return count
 
     def _text(self, what: str, most: int) -> str:

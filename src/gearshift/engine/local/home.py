@@ -101,10 +101,10 @@ def explained(target: Path) -> Generator[None]:
             wrong = "the disk is full; free some space"
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             wrong = f"it cannot be written ({error.strerror}); make it writable"
-        elif error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG):
+        elif error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG):
             wrong = f"its folder cannot be made ({error.strerror}: {error.filename})"
         else:
-            raise
+            wrong = f"it cannot be used ({error.strerror or error}: {error.filename or target})"
         raise CacheProblem(f"{target}: {wrong}, or set GEARSHIFT_HOME to another folder") from error
 
 

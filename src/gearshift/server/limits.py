@@ -1,0 +1,28 @@
+"""How long the server waits for clients, how long clients wait for their first event, and how much they may send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one server.
+
+    Attributes:
+        stalled_s: a write that makes no progress for one to two times this long is given up: the peer is gone or does
+            not read.
+        silent_s: a stream whose first event takes longer begins without it; what goes wrong from then on is an event.
+        comment_s: between the comments that keep such a stream alive: proxies close what is silent for a minute.
+        body_bytes: most bytes of one request: far more text than any window here takes.
+        bodies_bytes: most bytes of all requests under way.
+    """
+
+    stalled_s: float = 60.0
+    silent_s: float = 10.0
+    comment_s: float = 15.0
+    body_bytes: int = 32 << 20
+    bodies_bytes: int = 256 << 20
+
+
+LIMITS = Limits()
