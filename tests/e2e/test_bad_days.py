@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -106,17 +107,31 @@ def test_a_second_server_on_the_port_says_so_before_it_loads(server: Started) ->
     assert second.stdout == ""
 
 
-def test_a_model_that_does_not_exist_says_so() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gearshift", "serve", "--port", "0", "--model", "no-such-model"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--model", "no-such-model", "'no-such-model' is no known model"),
+        ("--model", "/tmp", "'/tmp' is no known model"),
+        ("--model", "/dev/zero", "no regular file"),
+        ("--model", str(ROOT / "pyproject.toml"), "expected a GGUF file"),
+        ("--host", "no-such-host.invalid", "'no-such-host.invalid' has no address here"),
+        ("--host", "0.0.0.0", "GEARSHIFT_API_KEYS"),
+        ("GEARSHIFT_HOME", "/proc/x", "set GEARSHIFT_HOME to another folder"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_in_one_line(option: str, value: str, said: str) -> None:
+    command = [sys.executable, "-m", "gearshift", "serve", "--port", "0"]
+    environment = dict(os.environ)
+    if option.startswith("--"):
+        command += [option, value]
+    else:
+        environment[option] = value
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "no-such-model" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gearshift: ")
+    assert said in line
 
 
 def test_a_signal_drains_streams_and_the_process_ends_well() -> None:

@@ -13,8 +13,13 @@ app = typer.Typer(help="Models that one command can bring.", no_args_is_help=Tru
 def list_models() -> None:
     """Show the models that are known by name, and which of them are here."""
     from gearshift.engine.local.download import offers
+    from gearshift.engine.local.home import CacheProblem
 
-    for offer in offers():
+    try:
+        found = offers()
+    except CacheProblem as error:
+        fail(error)
+    for offer in found:
         source = offer.source
         where = str(offer.path) if offer.path else f"not here yet, {source.download_bytes / 1e6:,.0f} MB to fetch"
         print(f"{source.name}\n  {source.about}\n  {source.licence}\n  {where}")

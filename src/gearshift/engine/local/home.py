@@ -38,12 +38,17 @@ class CacheProblem(Exception):
 
 
 def home() -> Path:
-    """The cache folder: GEARSHIFT_HOME, else `gearshift` in XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("GEARSHIFT_HOME")
-    if named:
-        return Path(named).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "gearshift"
+    """The cache folder: GEARSHIFT_HOME, else `gearshift` in XDG_CACHE_HOME or ~/.cache.
+
+    Raises:
+        CacheProblem: a home directory is meant, and there is none.
+    """
+    named, base = os.environ.get("GEARSHIFT_HOME"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(named).expanduser() if named else (Path(base) if base else Path.home() / ".cache") / "gearshift"
+    except RuntimeError:
+        meant = named or "~/.cache/gearshift"
+        raise CacheProblem(f"{meant}: there is no such home directory; set GEARSHIFT_HOME to a folder") from None
 
 
 @contextmanager
