@@ -201,10 +201,12 @@ class Simulation:
 
     def result(self) -> Result:
         """What came out so far."""
-        names: tuple[GearName, ...] = tuple(self._gears)
-        by_gear = {name: [r for r in self.runs if r.turn.gear == name] for name in names}
+        gears: dict[GearName, GearResult] = {}
+        for name in self._gears:
+            if runs := [run for run in self.runs if run.turn.gear == name]:
+                gears[name] = self._gear_result(name, runs)
         return Result(
-            {name: self._gear_result(name, runs) for name, runs in by_gear.items() if runs},
+            gears,
             seconds=self.now,
             busy_s=self._busy_s,
             steps=self._steps,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gearshift.engine.local.cost import StepCost
-from gearshift.engine.local.scheduler.demand import BLOCK_TOKENS, PATIENCE, D, Demand, blocks_for, keys_of
+from gearshift.engine.local.scheduler.demand import BLOCK_TOKENS, KEPT_AT_HAND, PATIENCE, D, Demand, blocks_for, keys_of
 from gearshift.engine.local.scheduler.seating import order
 
 STRETCH = 4.0
@@ -71,7 +71,7 @@ def grant_streams(
         best, taken = worth / cost.seconds(rows, keys), 0
         for i, (negative, _, d) in enumerate(offers):
             worth -= negative
-            keys += d.computed + 1
+            keys += int(KEPT_AT_HAND * (d.computed + 1))
             if (rate := worth / cost.seconds(rows + i + 1, keys)) > best:
                 best, taken = rate, i + 1
         for _, number, _ in offers[:taken]:
