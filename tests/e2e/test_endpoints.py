@@ -128,6 +128,41 @@ def test_every_gear_gives_the_same_answer_and_is_named(client: OpenAI) -> None:
     assert {(answer.model_extra or {})["service_tier"] for answer in answers.values()} == set(answers)
 
 
+def test_a_prediction_changes_nothing_but_the_work(client: OpenAI) -> None:
+    fields: Any = {"messages": MESSAGES, "temperature": 0, "max_tokens": 32, "extra_body": ENDLESS | {"drafts": "cold"}}
+    plain = chat(client, **fields, service_tier="default")
+    said = plain.choices[0].message.content or ""
+    # How many drafts pay is the scheduler's measured decision; what comes of them must add up.
+    for guess in (said, "Something else entirely, twice over. " * 4):
+        prediction = {"type": "content", "content": guess}
+        answer = chat(client, **fields, service_tier="ultrafast", prediction=prediction)
+        assert answer.choices[0].message.content == said
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 32
+        details = answer.usage.completion_tokens_details
+        assert details is not None
+        work = (answer.usage.model_extra or {})["gearshift"]
+        assert work["gear"] == "ultrafast"
+        assert work["steps"] + work["kept"] == 32
+        assert work["rows"] == work["steps"] + work["drafted"]
+        assert details.accepted_prediction_tokens == work["kept"]
+        assert details.rejected_prediction_tokens == work["drafted"] - work["kept"]
+
+
+@pytest.mark.parametrize("tier", ["default", "ultrafast"])
+def test_running_usage_grows_to_the_whole(client: OpenAI, tier: str) -> None:
+    options: Any = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = chat_stream(
+        client, messages=MESSAGES, max_tokens=24, service_tier=tier, stream_options=options, extra_body=ENDLESS
+    )
+    counts = [chunk.usage.completion_tokens for chunk in chunks if chunk.usage]
+    assert len(counts) == len(chunks)
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == 24
+    assert chunks[-1].usage == chunks[-2].usage
+    assert {chunk.service_tier for chunk in chunks} == {tier}
+
+
 def test_a_drawn_seed_is_reported_and_repeats_the_answer(client: OpenAI) -> None:
     fields: Any = {"prompt": PROMPT, "max_tokens": 16, "temperature": 1.5}
     first = complete(client, **fields)

@@ -18,7 +18,9 @@ def serve(
     port: Annotated[int, typer.Option(envvar="GEARSHIFT_PORT", min=0, max=65535, help="0 picks a free one.")] = 8000,
     cache_tokens: Annotated[
         int | None,
-        typer.Option(envvar="GEARSHIFT_CACHE_TOKENS", min=1, help="Cache of each model; by default by free memory."),
+        typer.Option(
+            envvar="GEARSHIFT_CACHE_TOKENS", min=1, max=1 << 29, help="Cache of each model; by default by free memory."
+        ),
     ] = None,
     max_streams: Annotated[
         int, typer.Option(envvar="GEARSHIFT_MAX_STREAMS", min=1, help="Sequences of one model that run at once.")
