@@ -63,6 +63,7 @@ def calibrate(
             bench.streams(streams, context)
         bench.prompts(prompts, round_number)
     progress("calibrating", 1, 1)
+    bench.close()
     return Calibration(model.name, model.kernel.isa, team.count, _curve(bench.kernel), _curve(bench.engine))
 
 
@@ -78,6 +79,10 @@ class _Bench:
         self._lane = Lane(model.name, forward_of(model.kernel, cache, team), model.vocabulary(), limits)
         self._mailbox = Mailbox(asyncio.new_event_loop())
         self._vocab = model.shape.vocab
+
+    def close(self) -> None:
+        """Nothing more is measured."""
+        self._mailbox.loop.close()
 
     def streams(self, counts: Sequence[int], context: int) -> None:
         """Steps of so many streams, from many to few. Their prompts are found in the cache after the first round."""
