@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gearshift.caller import Work
-from gearshift.catalog import GearName
+from gearshift.catalog import GEARS, GearName
 from gearshift.engine.local.lane import Lane, LaneLimits
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, PROTECTED_AFTER, blocks_for
 from gearshift.engine.local.sequence import Turn
-from gearshift.engine.protocol import ChoiceEnd, Delta, Sampling, Started
+from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Overloaded, Sampling, Started
 from tests.engine.local.stand_in import PIECES, VOCABULARY, HalfRight, StandIn, answer, told, turn_of
 
 LONGEST = 256
@@ -22,7 +22,18 @@ GREEDY = Sampling(temperature=0.0, ignore_eos=True)
 
 def lane_of(kernel: StandIn, seats: int = 8, rows: int = 256, context: int = LONGEST) -> Lane:
     limits = LaneLimits(seats, len(kernel.memory), context, max(rows, seats), stall_s=0.0)
-    return Lane("stand-in", kernel, VOCABULARY, limits, HalfRight)
+    return still(Lane("stand-in", kernel, VOCABULARY, limits, HalfRight))
+
+
+def still(lane: Lane) -> Lane:
+    """A lane with a machine of constant speed: which drafts pay must not depend on the time that a test takes."""
+    observe = lane.meter.observe
+
+    def constant(rows: int, seconds: float, keys: int = 0) -> None:
+        observe(rows, 0.001 * (1 + 0.15 * (rows - 1)), keys)
+
+    lane.meter.observe = constant
+    return lane
 
 
 def run_step(lane: Lane) -> set[Turn]:
@@ -373,3 +384,74 @@ def test_a_tiny_cache_serves_a_sequence_that_just_fits() -> None:
     lane.add(turn)
     run(lane)
     assert told(turn.outbox).ends[0].reason == "length"
+
+
+def test_a_turn_falls_to_a_lower_gear_only_if_it_may() -> None:
+    lane = lane_of(StandIn(100))
+    seats = GEARS["ultrafast"].seats
+    assert seats is not None
+    turns = [turn_of([1 + i], GREEDY, 3, "ultrafast") for i in range(seats + 2)]
+    turns[-1].gear_fallback = True
+    for turn in turns:
+        lane.add(turn)
+    run_step(lane)
+    assert [told_gear(turn) for turn in turns] == ["ultrafast"] * seats + [None, "priority"]
+    run(lane)
+    assert told_gear(turns[-2]) == "ultrafast"
+
+
+def told_gear(turn: Turn) -> str | None:
+    return turn.outbox[0].gear if turn.outbox and isinstance(turn.outbox[0], Started) else None
+
+
+def test_a_turn_that_waited_too_long_is_told_when_to_come_back() -> None:
+    lane = lane_of(StandIn(100), seats=1)
+    first, second = turn_of([1], GREEDY, 50, "ultrafast"), turn_of([2], GREEDY, 5, "ultrafast")
+    first.arrived = second.arrived = 1000.0
+    lane.add(first)
+    lane.add(second)
+    run_step(lane)
+    wait = GEARS["ultrafast"].queue_wait_s
+    assert lane.expire(1000.0 + wait - 0.1) == []
+    assert lane.expire(1000.0 + wait + 0.1) == [second]
+    assert isinstance(second.failure, Overloaded)
+    assert second.failure.retry_after_s == wait
+    run(lane)
+    assert first.failure is None
+    assert told(first.outbox).tokens[0] == answer([1], GREEDY, 50)
+
+
+def test_a_full_house_makes_place_for_an_ultrafast_turn_at_the_next_step() -> None:
+    lane = lane_of(StandIn(100), seats=3)
+    others = [turn_of([1 + i], GREEDY, 60) for i in range(3)]
+    for turn in others:
+        lane.add(turn)
+    run_step(lane)
+    fast = turn_of([9, 9], GREEDY, 20, "ultrafast")
+    lane.add(fast)
+    assert fast in run_step(lane)
+    run(lane)
+    for i, turn in enumerate(others):
+        assert told(turn.outbox).tokens[0] == answer([1 + i], GREEDY, 60)
+    assert told(fast.outbox).tokens[0] == answer([9, 9], GREEDY, 20)
+
+
+def test_a_cold_turn_never_drafts_from_another() -> None:
+    """The same turn again: warm it is all drafts, cold it is as slow as before."""
+    lane = still(Lane("m", StandIn(100), VOCABULARY, LaneLimits(4, 100, LONGEST, 256, stall_s=0.0)))
+
+    def kept(drafts: Drafts) -> int:
+        turn = turn_of([3, 1, 2], GREEDY, 100, "ultrafast")
+        turn.drafts = drafts
+        lane.add(turn)
+        run(lane)
+        events = told(turn.outbox)
+        assert events.tokens[0] == answer([3, 1, 2], GREEDY, 100)
+        return events.ends[0].work.kept
+
+    cold = kept("cold")
+    assert kept("cold") == cold
+    kept("warm")
+    assert kept("cold") == cold
+    assert kept("warm") > cold + 30
+    assert kept("off") == 0
