@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typer
 
-from gearshift.cli import models, proving, serving, simulating
+from gearshift.cli import models, proving, racing, serving, simulating
 
 app = typer.Typer(
     help="Serve coding models over the OpenAI API.",
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("serve")(serving.serve)
+app.command("race")(racing.race)
 app.command("simulate")(simulating.simulate)
 app.command("prove")(proving.prove)
 app.add_typer(models.app, name="models")
