@@ -126,11 +126,6 @@ class Race:
         self._running = 0
         self._all_run = asyncio.Event()
 
-    @property
-    def loaded(self) -> int:
-        """Streams of the load that run now."""
-        return self._running
-
     async def run(self, moved: Callable[[Column], None]) -> None:
         """Run all gears to their end. A gear that is refused says so in its column. The load ends with the race,
         however that ends.

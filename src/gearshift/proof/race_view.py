@@ -10,10 +10,10 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 
-from rich.console import Console
-from rich.layout import Layout
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from gearshift.proof.race import Column, Race
@@ -21,6 +21,7 @@ from gearshift.proof.race import Column, Race
 _FRAMES_PER_S = 12
 _LINES_EVERY_S = 2.0
 _TINTS = ("black on bright_cyan", "black on bright_magenta")
+_LEAST_WIDTH, _LEAST_HEIGHT = 24, 10
 _MOST_TAIL = 20_000
 """Characters of an answer that a panel is made from; no terminal shows more."""
 
@@ -39,28 +40,29 @@ class LiveView:
     async def shown(self) -> AsyncGenerator[None]:
         """Draw frames while the block runs, and a last one."""
         # Not redrawn by a thread of its own: that would take the interpreter from the reading at any time.
-        with Live(self._frame(), console=self._console, auto_refresh=False, transient=False) as live:
+        with Live(self.frame(), console=self._console, auto_refresh=False, transient=False) as live:
             drawing = asyncio.create_task(self._draw(live))
             try:
                 yield
             finally:
                 drawing.cancel()
-                live.update(self._frame(), refresh=True)
+                live.update(self.frame(), refresh=True)
+
+    def frame(self) -> Group:
+        """All columns as they are now, as large as the terminal."""
+        columns = self._race.columns
+        height = max(_LEAST_HEIGHT, self._console.height - 2)
+        width = max(_LEAST_WIDTH, self._console.width // len(columns))
+        grid = Table.grid()
+        for _ in columns:
+            grid.add_column(width=width)
+        grid.add_row(*(_panel(column, width, height) for column in columns))
+        return Group(Text(_heading(self._race), no_wrap=True, overflow="ellipsis"), grid)
 
     async def _draw(self, live: Live) -> None:
         while True:
-            live.update(self._frame(), refresh=True)
+            live.update(self.frame(), refresh=True)
             await asyncio.sleep(1 / _FRAMES_PER_S)
-
-    def _frame(self) -> Layout:
-        height = max(8, self._console.height - 4)
-        width = max(20, self._console.width // len(self._race.columns))
-        layout = Layout(size=height)
-        layout.split_row(*(Layout(_panel(column, width - 4, height - 4)) for column in self._race.columns))
-        outer = Layout()
-        outer.split_column(Layout(Text(_heading(self._race)), size=1), layout)
-        outer.size = height + 1
-        return outer
 
 
 class PlainView:
@@ -123,24 +125,31 @@ def answer_text(column: Column) -> Text:
 def _panel(column: Column, width: int, height: int) -> Panel:
     title = f"{column.gear} ×{column.price:g}"
     if column.fault is not None:
-        return Panel(Text(column.fault, "red"), title=title, border_style="red")
+        return Panel(Text(column.fault, "red"), title=title, border_style="red", width=width, height=height)
     work = column.work
     figures = Text(
         f"{column.rate or 0:6.0f} tok/s   first {_seconds(column.first_s)}\n"
         f"{column.counts.completion_tokens} tokens   kept {work.kept}/{work.drafted}   rows {work.rows}",
         "bold",
     )
-    console = Console(width=width, height=height)
-    lines = answer_text(column).wrap(console, width)[-max(1, height - 3) :]
+    inner = width - 4
+    # Two borders, two lines of figures and one that parts them from the answer.
+    lines = answer_text(column).wrap(Console(width=inner), inner)[-(height - 5) :]
     body = Text("\n").join(lines)
     done = "green" if column.over else "blue"
-    return Panel(Text("\n").join([figures, Text("─" * width, "dim"), body]), title=title, border_style=done)
+    return Panel(
+        Text("\n").join([figures, Text("─" * inner, "dim"), body]),
+        title=title,
+        border_style=done,
+        width=width,
+        height=height,
+    )
 
 
 def _heading(race: Race) -> str:
     ask = race.ask
     chosen = f"temperature {ask.temperature:g}" + (f", seed {ask.seed}" if ask.seed is not None else "")
-    return f"{ask.model}, up to {ask.max_tokens} tokens, {chosen}, {race.loaded} of {race.load} streams as load"
+    return f"{ask.model}, up to {ask.max_tokens} tokens, {chosen}, beside {race.load} other streams"
 
 
 def _seconds(value: float | None) -> str:
