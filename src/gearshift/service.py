@@ -88,7 +88,9 @@ class Turn:
             if isinstance(event, Started):
                 self.started = event
                 continue
-            choice = self._choices.setdefault(event.choice, _Count())
+            choice = self._choices.get(event.choice)
+            if choice is None:
+                choice = self._choices[event.choice] = _Count()
             if isinstance(event, ChoiceEnd):
                 choice.end = event
             elif event.token_ids:

@@ -58,7 +58,7 @@ async def merged(service: Service, turns: Sequence[Turn]) -> AsyncGenerator[_Bat
 
 
 def combined(turns: Sequence[Turn]) -> Usage:
-    """The counts of all turns together."""
+    """The counts of all turns together; the gear, and how it ended, are those of the first."""
     if len(turns) == 1:
         return turns[0].usage
     usages = [turn.usage for turn in turns]

@@ -18,7 +18,7 @@ _DRAFTS: dict[str, Drafts] = {name: name for name in get_args(Drafts)}
 
 
 class Prediction(msgspec.Struct):
-    """Text that the answer is likely to repeat."""
+    """Text that the answer is likely to repeat: drafts are taken from it, the answer stays the same."""
 
     type: Literal["content"]
     content: Text
@@ -51,10 +51,7 @@ class GearFields(msgspec.Struct, kw_only=True):
         ]
         | None
     ) = None
-    prediction: (
-        Annotated[Prediction, Meta(description="Text that the answer is likely to repeat; drafts are taken from it.")]
-        | None
-    ) = None
+    prediction: Prediction | None = None
 
 
 def asked_of(fields: GearFields, model: str, prompt: Prompt, sampling: Sampling, *, echo: bool = False) -> Asked:
