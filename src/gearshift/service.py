@@ -93,9 +93,9 @@ class Turn:
                 choice = self._choices[event.choice] = _Count()
             if isinstance(event, ChoiceEnd):
                 choice.end = event
-            elif event.token_ids:
-                self.produced += len(event.token_ids)
-                choice.tokens += len(event.token_ids)
+            elif tokens := len(event.token_ids):
+                self.produced += tokens
+                choice.tokens += tokens
                 choice.steps += 1
                 choice.kept += event.kept
 

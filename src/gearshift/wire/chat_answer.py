@@ -101,7 +101,7 @@ class ChatStream(ChunkStream[ChunkChoice]):
         return ChunkChoice(choice, ChunkDelta(content=text))
 
     def with_logprobs(self, delta: Delta) -> ChunkChoice | None:
-        if not self._logprobs or not delta.logprobs:
+        if not self._logprobs:
             return None
         logprobs = ChatLogprobs(chosen_tokens(delta.logprobs))
         return ChunkChoice(delta.choice, ChunkDelta(content=delta.text), logprobs=logprobs)

@@ -56,7 +56,7 @@ class ChunkStream(ABC, Generic[C]):
 
     @abstractmethod
     def with_logprobs(self, delta: Delta) -> C | None:
-        """A choice that brings text and log-probabilities, where they are asked for and there."""
+        """A choice that brings text and the log-probabilities of `delta`, where they are asked for."""
 
     @abstractmethod
     def over(self, end: ChoiceEnd) -> bytes:
@@ -97,7 +97,7 @@ class ChunkStream(ABC, Generic[C]):
         return sse.data(self.frame([choice], self._usage, seed))
 
     def _delta(self, delta: Delta) -> bytes:
-        if (choice := self.with_logprobs(delta)) is not None:
+        if delta.logprobs and (choice := self.with_logprobs(delta)) is not None:
             return self.chunk(choice)
         if not delta.text:
             return b""

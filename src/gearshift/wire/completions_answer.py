@@ -56,7 +56,7 @@ class CompletionStream(ChunkStream[TextChoice]):
         return TextChoice(choice, text)
 
     def with_logprobs(self, delta: Delta) -> TextChoice | None:
-        if self._logprobs is None or not delta.logprobs:
+        if self._logprobs is None:
             return None
         offset = self._offsets[delta.choice]
         self._offsets[delta.choice] = offset + len(delta.text)
