@@ -27,7 +27,7 @@ from gearshift.engine.local.sequence import Choice, Counts, Turn, Vocabulary
 from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Sampling, Started
 
 END = 0
-_MOST_DRAFTS = 15
+_MOST_DRAFTS = 48
 _LETTERS = "abcdefghij \n"
 PIECES = [b"", *(letter.encode() for letter in _LETTERS), b"\xf0\x9f", b"\x99\x82", "é".encode(), b"abc", b"\xff"]
 VOCABULARY = Vocabulary(PIECES, frozenset([END]))

@@ -6,7 +6,7 @@ only gathers. Which rows a step has is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +148,10 @@ class Chosen:
     logprobs: Floats
     top_ids: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     top_logprobs: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+
+
+Forward = Callable[[Batch], Chosen]
+"""Runs a batch through the model. Raises whatever the kernel raises."""
 
 
 def build(step: Step[Choice], seats: Seats) -> Batch:

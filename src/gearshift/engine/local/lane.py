@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gearshift.catalog import GEARS, Gear, GearName
-from gearshift.engine.local.batch import Batch, Chosen, Seats, build
+from gearshift.engine.local.batch import Batch, Chosen, Forward, Seats, build
 from gearshift.engine.local.blocks import BlockPool, extend_chain
 from gearshift.engine.local.cost import CostMeter
-from gearshift.engine.local.drafting import NO_DRAFT, Drafter, RecentOutputs, TurnDrafts
+from gearshift.engine.local.drafting import Drafter, RecentOutputs, TurnDrafts
 from gearshift.engine.local.mailbox import Failure
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
@@ -29,13 +29,11 @@ from gearshift.engine.local.scheduler import (
     schedule,
 )
 from gearshift.engine.local.sequence import Choice, Turn, Vocabulary
+from gearshift.engine.local.warmup import first_cost
 from gearshift.engine.protocol import EngineFailure, Overloaded, TokenLogprob
 
 DrafterOf = Callable[[Choice], Drafter]
 """A drafter for a choice that may have drafts, made when it is first asked for one."""
-
-Forward = Callable[[Batch], Chosen]
-"""Runs a batch through the model. Raises whatever the kernel raises."""
 
 _LEAST_CHUNK = 32
 _FIRST_CHUNK = 256
@@ -130,6 +128,12 @@ class Lane:
         self._born = 0
         self.preempted = 0
         """Times that a sequence lost its blocks to others."""
+
+    def warm_up(self) -> None:
+        """Run a few steps of different sizes, so that the first turns find the memory touched and the costs known."""
+        cost = first_cost(self._forward, self.seats, self.pool.total, self.vocabulary)
+        self.meter = CostMeter(cost)
+        self._cost = cost
 
     @property
     def busy(self) -> bool:
@@ -240,12 +244,15 @@ class Lane:
     def _draft(self) -> None:
         """Ask for a draft where a gear pays for the rows, once for every state of a sequence."""
         for choice in self.seated:
-            if choice.lookahead == 1 or choice.wanted - choice.computed != 1 or choice.drafted_at == choice.wanted:
+            if choice.lookahead == 1 or choice.drafted_at == choice.wanted:
                 continue
             if choice.drafter is None:
                 choice.drafter = self._drafter_of(choice)
             most = min(choice.lookahead, choice.turn.limit - choice.produced) - 1
-            draft = choice.drafter.propose(most) if most > 0 else NO_DRAFT
+            if choice.wanted - choice.computed > 1:  # still a prompt: nothing to draft, but something to prepare
+                choice.drafter.propose(0)
+                continue
+            draft = choice.drafter.propose(most)
             choice.draft, choice.drafts, choice.odds = draft.tokens, len(draft.tokens), draft.odds
             choice.drafted_at = choice.wanted
 

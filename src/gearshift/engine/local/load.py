@@ -14,12 +14,12 @@ from pathlib import Path
 from gearshift import _kernel
 from gearshift.catalog import ModelEntry
 from gearshift.catalog.sources import SOURCES
-from gearshift.engine.local.batch import Batch, Chosen
+from gearshift.engine.local.batch import Batch, Chosen, Forward
 from gearshift.engine.local.download import Accept, model_path, refuse
 from gearshift.engine.local.engine import LocalEngine, Resident, ServedModel
 from gearshift.engine.local.gguf import Gguf
 from gearshift.engine.local.home import Progress, silent
-from gearshift.engine.local.lane import Forward, Lane, LaneLimits
+from gearshift.engine.local.lane import Lane, LaneLimits
 from gearshift.engine.local.renderer import Renderer
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, blocks_for
 from gearshift.engine.local.sequence import Vocabulary
@@ -140,6 +140,7 @@ def serve(opened: Sequence[OpenModel], options: EngineOptions) -> LocalEngine:
         )
         entry = _entry(model, limits.context)
         lane = Lane(entry.id, forward_of(model.kernel, cache, threads), model.vocabulary(), limits)
+        lane.warm_up()
         served.append(ServedModel(entry, model.sha256, _kernel.FORMAT_VERSION, model.renderer, lane))
         resident.append(
             Resident(entry.id, model.kernel.isa, threads.count, model.weights_bytes, cache.bytes, blocks * BLOCK_TOKENS)
