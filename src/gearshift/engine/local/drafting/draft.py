@@ -31,7 +31,7 @@ class Drafter(Protocol):
         ...
 
     def propose(self, most: int) -> Draft:
-        """Up to `most` tokens that may follow. With 0 it only prepares: so it is called while the prompt is computed."""
+        """Up to `most` tokens that may follow. With 0 it only prepares, while the prompt is computed."""
         ...
 
     def learn(self, proposed: int, kept: int) -> None:
