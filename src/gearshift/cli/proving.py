@@ -60,6 +60,8 @@ def prove(
         except (BadProof, OSError) as error:
             fail(f"{verify}: {error}")
         return
+    if json is not None and not json.parent.is_dir():
+        fail(f"{json}: there is no folder {json.parent}; make it, or write elsewhere")
     plan = Plan(prompts or (FULL_PROMPTS if full else DEFAULT_PROMPTS), seed, whole_window=full, threads=threads)
     names = model or [DEFAULT_MODEL]
     verdicts: set[str] = set()

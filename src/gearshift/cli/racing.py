@@ -52,6 +52,9 @@ def race(
         fail(f"{file}: {error}")
     if not said:
         fail("the prompt is empty")
+    for written in (png, report):
+        if written is not None and not written.parent.is_dir():
+            fail(f"{written}: there is no folder {written.parent}; make it, or write elsewhere")
     if temperature > 0 and seed is None:
         seed = secrets.randbelow(2**31)
     ask = Ask(model or "", said or "", raw=raw, max_tokens=max_tokens, temperature=temperature, seed=seed)
