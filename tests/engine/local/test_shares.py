@@ -19,6 +19,7 @@ from gearshift.engine.local.scheduler import (
     LEAST_CHUNK,
     MOST_FOR_PROMPTS,
     MOST_LEFT_OUT,
+    PATIENCE,
     PROTECTED_AFTER,
     STRETCH,
     Balance,
@@ -205,6 +206,25 @@ def test_a_fast_prompt_is_computed_alone_but_not_for_ever() -> None:
     assert [[(d.number, rows) for d, rows in [*s.streams, *s.prompts]] for s in steps] == 2 * (
         [[(1, 512)]] * MOST_FOR_PROMPTS + [[(0, 1), (1, 64)]]
     )
+
+
+def test_an_overtaken_prompt_has_rows_beside_an_endless_flow_of_fast_ones() -> None:
+    fast, slow = Demand(0, 2, 100_000, share=0.6), Demand(1, 0, 100_000, overtaken=PATIENCE)
+    step = schedule([fast, slow], Limits(512, 64), 10_000, COST, Balance(left_out=MOST_FOR_PROMPTS))
+    assert step.prompts == [(fast, 256), (slow, 256)]
+
+
+def test_the_bound_holds_where_a_share_alone_would_starve() -> None:
+    """A step with everybody costs a hundred steps of the fast stream alone, which would want them back."""
+    cost = StepCost(((1, 0.001), (2, 0.1), (512, 0.2)))
+    streams = [stream(0, 0, 0.0), stream(1, 2, 0.9)]
+    balance, gaps, gap = Balance(), list[int](), 0
+    for _ in range(200):
+        step = schedule(streams, Limits(512, 64), 100, cost, balance)
+        balance = step.balance
+        gap = 0 if len(step.streams) == 2 else gap + 1
+        gaps.append(gap)
+    assert max(gaps) == MOST_LEFT_OUT == 32
 
 
 def test_a_long_standard_prompt_stalls_a_fast_stream_by_no_more_than_one_step() -> None:
