@@ -62,9 +62,9 @@ def test_an_interrupted_race_leaves_the_server_idle(server: Started) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     assert process.stdout is not None
     with process.stdout:
-        for line in process.stdout:
-            if "tokens  priority" in line:
-                break
+        assert "beside 2 other streams" in process.stdout.readline()
+        while not server.metrics()["gearshift_running"]:
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     while server.metrics()["gearshift_running"]:

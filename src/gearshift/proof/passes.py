@@ -1,5 +1,5 @@
 """The passes of a proof: in which gears and in what company the same cases are run. The first is the anchor that all
-others are compared with: no drafts, one turn at a time, nothing in the cache.
+others are compared with: no drafts, one turn at a time, an empty cache.
 """
 
 from __future__ import annotations
