@@ -208,6 +208,22 @@ def test_a_fast_prompt_is_computed_alone_but_not_for_ever() -> None:
     )
 
 
+def test_nobody_saves_up() -> None:
+    """A gear that had far more than its share for long is protected again within a few steps when others come."""
+    fast = stream(0, 2, 0.6, **FAST)
+    balance = Balance()
+    for _ in range(500):
+        balance = schedule([fast, stream(1, 0, 0.0)], Limits(512, 64), 1000, COST, balance).balance
+    crowd = [fast, *(stream(number, 0, 0.0) for number in range(1, 60))]
+    for steps in range(10):
+        step = schedule(crowd, Limits(512, 64), 1000, COST, balance)
+        balance = step.balance
+        if len(step.streams) == 1:
+            assert 0 < steps < 5
+            return
+    raise AssertionError("the fast stream is not protected")
+
+
 def test_an_overtaken_prompt_has_rows_beside_an_endless_flow_of_fast_ones() -> None:
     fast, slow = Demand(0, 2, 100_000, share=0.6), Demand(1, 0, 100_000, overtaken=PATIENCE)
     step = schedule([fast, slow], Limits(512, 64), 10_000, COST, Balance(left_out=MOST_FOR_PROMPTS))
