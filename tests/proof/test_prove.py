@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_an_interrupted_proof_claims_nothing() -> None:
     def stop(where: str, done: int, total: int) -> None:
         seen.append(where)
         if done == total // 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(Proof(runner, runner, SMALL, made, report, stop).run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -73,7 +74,6 @@ def race(
 
 async def _raced(url: str, ask: Ask, load: int) -> Race:
     """Run the race and show it."""
-    import os
     from dataclasses import replace
 
     from rich.console import Console
@@ -108,7 +108,8 @@ def _write(race: Race, png: Path | None, report: Path | None) -> None:
     if png is not None:
         draw(race, png)
     if report is not None:
-        report.write_text(markdown(race, png), encoding="utf-8")
+        picture = None if png is None else Path(os.path.relpath(png, report.parent))
+        report.write_text(markdown(race, picture), encoding="utf-8")
     for written in (png, report):
         if written is not None:
             print(f"written: {written}", file=sys.stderr)

@@ -20,6 +20,8 @@ from gearshift.proof.prompts import source_piece
 
 _MOST_WAIT_S = 1.0
 """Longest pause before a turn that found no place asks again."""
+_OTHERS_BYTES = 300
+"""Longest prompt of the company: no token is shorter than a byte, so it fits into every window that is proven."""
 _PATIENCE_S = 300.0
 """After so long without a place something is wrong."""
 
@@ -94,7 +96,8 @@ class Runner:
                 frequency_penalty=draw.choice([0.0, 0.5]),
                 ignore_eos=True,
             )
-            prompt = RawText(source_piece(draw, draw.randint(1, 12)) or "#")
+            text = source_piece(draw, draw.randint(1, 12)).encode()[:_OTHERS_BYTES].decode(errors="ignore")
+            prompt = RawText(text or "#")
             # The seats of the fastest gear are few and belong to the cases.
             gear: GearName = draw.choice(("standard", "standard", "priority"))
             drafts: Drafts = draw.choice(("off", "cold"))
