@@ -18,7 +18,7 @@ from gearshift.accounts import Caller, KeyRing, Settle, Usage
 from gearshift.caller import NO_WORK, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
-from gearshift.engine.protocol import ChoiceEnd, Drafts, Engine, EngineEvent, Generation, Sampling, Started
+from gearshift.engine.protocol import ChoiceEnd, Constraint, Drafts, Engine, EngineEvent, Generation, Sampling, Started
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Asked:
     gear_fallback: bool = False
     prediction: str = ""
     drafts: Drafts = "warm"
+    constraint: Constraint | None = None
 
 
 @dataclass(slots=True)
@@ -178,6 +179,7 @@ class Service:
             gear_fallback=asked.gear_fallback,
             prediction=asked.prediction,
             drafts=asked.drafts,
+            constraint=asked.constraint,
         )
 
     def settle(self, turn: Turn) -> None:

@@ -2,6 +2,7 @@
 
 from gearshift.engine.protocol import (
     ChoiceEnd,
+    Constraint,
     ContextOverflow,
     Delta,
     Engine,
@@ -9,7 +10,10 @@ from gearshift.engine.protocol import (
     EngineFailure,
     EngineStatus,
     Generation,
+    Grammar,
     InvalidGeneration,
+    JsonObject,
+    JsonSchema,
     Overloaded,
     Sampling,
     Started,
@@ -18,6 +22,7 @@ from gearshift.engine.protocol import (
 
 __all__ = [
     "ChoiceEnd",
+    "Constraint",
     "ContextOverflow",
     "Delta",
     "Engine",
@@ -25,7 +30,10 @@ __all__ = [
     "EngineFailure",
     "EngineStatus",
     "Generation",
+    "Grammar",
     "InvalidGeneration",
+    "JsonObject",
+    "JsonSchema",
     "Overloaded",
     "Sampling",
     "Started",

@@ -52,6 +52,35 @@ Drafts = Literal["off", "cold", "warm"]
 
 
 @dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """The answer is a JSON value that fits a schema.
+
+    Attributes:
+        schema: its JSON text, an object.
+        strict: refuse a schema of which not everything is supported, instead of leaving those parts out.
+    """
+
+    schema: str
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """The answer is any JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The answer fits a grammar in llguidance's dialect of Lark."""
+
+    lark: str
+
+
+Constraint = JsonSchema | JsonObject | Grammar
+"""What every choice of a turn must fit, as far as it comes before the token limit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """One turn as an engine takes it."""
 
@@ -68,6 +97,7 @@ class Generation:
     prediction: str = ""
     """Text that the answer is likely to repeat; drafts may be taken from it."""
     drafts: Drafts = "warm"
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)

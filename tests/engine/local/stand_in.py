@@ -20,6 +20,7 @@ from gearshift.catalog import GEARS, GearName
 from gearshift.conversation import Conversation, Prompt, RawText
 from gearshift.engine.local.batch import Batch, Chosen
 from gearshift.engine.local.blocks import Digest, chain_root, extend_chain
+from gearshift.engine.local.constraints import Grammars, Matcher
 from gearshift.engine.local.drafting import Draft
 from gearshift.engine.local.mailbox import Mailbox
 from gearshift.engine.local.scheduler import BLOCK_TOKENS
@@ -33,9 +34,25 @@ PIECES = [b"", *(letter.encode() for letter in _LETTERS), b"\xf0\x9f", b"\x99\x8
 VOCABULARY = Vocabulary(PIECES, frozenset([END]))
 
 
-def next_token(tokens: Sequence[int], sampling: Sampling, seed: int, choice: int, counts: Counts | None) -> int:
+def tokenize(text: str) -> list[int]:
+    """A text a character a token; those that there is no token for are left out."""
+    return [PIECES.index(letter.encode()) for letter in text if letter.encode() in PIECES]
+
+
+GRAMMARS = Grammars(PIECES, VOCABULARY.ends, tokenize)
+
+
+def next_token(
+    tokens: Sequence[int],
+    sampling: Sampling,
+    seed: int,
+    choice: int,
+    counts: Counts | None,
+    mask: NDArray[np.uint32] | None = None,
+) -> int:
     """The token after `tokens`."""
-    return _digest(
+    return _chosen(
+        mask,
         np.array(tokens, np.int32),
         np.array([seed, choice] if sampling.temperature else [], np.uint64),
         np.array([] if counts is None else counts.ids, np.int32),
@@ -44,9 +61,11 @@ def next_token(tokens: Sequence[int], sampling: Sampling, seed: int, choice: int
     )
 
 
-def _digest(*parts: NDArray[Any]) -> int:
+def _chosen(mask: NDArray[np.uint32] | None, *parts: NDArray[Any]) -> int:
+    """One of the tokens that the mask allows, -1 when there is none."""
     digest = hashlib.sha256(b"|".join(part.tobytes() for part in parts)).digest()
-    return int.from_bytes(digest[:4], "little") % len(PIECES)
+    allowed = [token for token in range(len(PIECES)) if mask is None or int(mask[token // 32]) >> token % 32 & 1]
+    return allowed[int.from_bytes(digest[:4], "little") % len(allowed)] if allowed else -1
 
 
 class StandIn:
@@ -88,7 +107,9 @@ class StandIn:
         counts = slice(*a["count_offsets"][i : i + 2])
         biases = slice(*a["bias_offsets"][i : i + 2])
         sampled = a["temperature"][i] > 0
-        return _digest(
+        mask = int(a["mask_index"][i])
+        return _chosen(
+            None if mask < 0 else a["masks"][mask],
             tokens,
             np.array([a["seed"][i], a["choice"][i]] if sampled else [], np.uint64),
             a["count_ids"][counts],
@@ -113,18 +134,27 @@ class PlainRenderer:
         return b"".join(PIECES[token] for token in ids).decode("utf-8", "replace")
 
 
-def answer(prompt: Sequence[int], sampling: Sampling, limit: int, choice: int = 0) -> list[int]:
-    """What the engine must produce without stop strings: up to and with the end of text, or `limit` tokens."""
+def answer(
+    prompt: Sequence[int], sampling: Sampling, limit: int, choice: int = 0, matcher: Matcher | None = None
+) -> list[int]:
+    """What the engine must produce without stop strings: up to and with the end of text, or the last token that its
+    grammar allows, or `limit` tokens."""
+    matcher = matcher and matcher.copy()
     tokens = list(prompt)
     counted = sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1.0
     counts = Counts(prompt if sampling.repetition_penalty != 1.0 else ()) if counted else None
     while len(tokens) - len(prompt) < limit:
-        token = next_token(tokens, sampling, sampling.seed or 0, choice, counts)
+        mask = matcher.masks(())[0] if matcher else None
+        token = next_token(tokens, sampling, sampling.seed or 0, choice, counts, mask)
         tokens.append(token)
         if counts is not None:
             counts.add(token)
-        if token == END and not sampling.ignore_eos:
+        if token == END and not (sampling.ignore_eos and matcher is None):
             break
+        if matcher is not None:
+            matcher.advance(token)
+            if matcher.complete:
+                break
     return tokens[len(prompt) :]
 
 
@@ -135,6 +165,7 @@ def turn_of(
     gear: GearName = "standard",
     scope: str = "local",
     vocabulary: Vocabulary = VOCABULARY,
+    matcher: Matcher | None = None,
 ) -> Turn:
     """A turn that a lane takes, without an engine around it."""
     ids = array("i", prompt)
@@ -151,6 +182,7 @@ def turn_of(
         limit=limit,
         gear=GEARS[gear],
         vocabulary=vocabulary,
+        matcher=matcher,
         mailbox=Mailbox(_LOOP),
     )
 
@@ -161,7 +193,7 @@ class HalfRight:
     def __init__(self, choice: Choice) -> None:
         turn = choice.turn
         sampling = replace(turn.sampling, seed=turn.seed, ignore_eos=True)
-        self.answer = answer(turn.prompt, sampling, turn.limit + 20, choice.index)
+        self.answer = answer(turn.prompt, sampling, turn.limit + 20, choice.index, turn.matcher)
         self.grown = choice.tokens[len(turn.prompt) :]
         self.learned = [0, 0]
 

@@ -29,7 +29,7 @@ from gearshift.engine import (
 from gearshift.engine.local.batch import Batch, Chosen
 from gearshift.engine.local.engine import LocalEngine, ServedModel
 from gearshift.engine.local.lane import Lane, LaneLimits
-from tests.engine.local.stand_in import PIECES, VOCABULARY, PlainRenderer, StandIn, answer, told
+from tests.engine.local.stand_in import GRAMMARS, PIECES, VOCABULARY, PlainRenderer, StandIn, answer, told
 
 CONTEXT = 512
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, max_tokens=20)
@@ -53,7 +53,7 @@ class Gate:
 def served(name: str, kernel: Callable[[Batch], Chosen], blocks: int, seats: int) -> ServedModel:
     entry = ModelEntry(name, CONTEXT, chat=False, created=0, owner="tests")
     lane = Lane(name, kernel, VOCABULARY, LaneLimits(seats, blocks, CONTEXT, 256, stall_s=0.1))
-    return ServedModel(entry, name, 1, PlainRenderer(), lane)
+    return ServedModel(entry, name, 1, PlainRenderer(), lane, GRAMMARS)
 
 
 @asynccontextmanager

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from gearshift.caller import Work
 from gearshift.catalog import GEARS, GearName
+from gearshift.engine.local.constraints import Matcher
 from gearshift.engine.local.lane import Lane, LaneLimits
 from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, PROTECTED_AFTER, blocks_for
 from gearshift.engine.local.sequence import Turn
-from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Overloaded, Sampling, Started
-from tests.engine.local.stand_in import PIECES, VOCABULARY, HalfRight, StandIn, answer, told, turn_of
+from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Grammar, Overloaded, Sampling, Started
+from tests.engine.local.stand_in import GRAMMARS, PIECES, VOCABULARY, HalfRight, StandIn, answer, told, turn_of
 
 LONGEST = 256
 GREEDY = Sampling(temperature=0.0, ignore_eos=True)
@@ -63,11 +64,26 @@ class Visit:
     limit: int
     sampling: Sampling
     cancel_after: int | None
+    grammar: str | None
 
     @property
     def prompt(self) -> list[int]:
         prefix = [1 + (i * i + self.prefix) % 11 for i in range(self.prefix_tokens)]
         return prefix + [1 + (i * 7 + self.own_tokens) % 12 for i in range(self.own_tokens)]
+
+    @property
+    def matcher(self) -> Matcher | None:
+        return MATCHERS[self.grammar] if self.grammar and not self.sampling.ignore_eos else None
+
+
+MATCHERS = {
+    grammar: GRAMMARS.compile(Grammar(f"start: {grammar}"))
+    for grammar in (
+        r"/[abc]{2,30}( [d-j]{1,3}){0,9}\n/",
+        r'"abcabc" ("dee" | "é")+ "\n jjjjjjjjjj"',
+        r"/(ab|abc|é|🙂|\n)*j?/",
+    )
+}
 
 
 SAMPLINGS = st.builds(
@@ -93,6 +109,7 @@ VISITS = st.lists(
         limit=st.integers(1, 70),
         sampling=SAMPLINGS,
         cancel_after=st.one_of(st.none(), st.none(), st.integers(0, 40)),
+        grammar=st.sampled_from([None, *MATCHERS]),
     ),
     min_size=1,
     max_size=12,
@@ -108,7 +125,7 @@ def test_every_turn_gets_its_own_answer_in_any_company(examples: int) -> None:
     def check(visits: list[Visit], seats: int, blocks: int, rows: int) -> None:
         lane = lane_of(StandIn(blocks), seats, rows)
         lane._chunk = rows  # pyright: ignore[reportPrivateUsage]
-        turns = [turn_of(v.prompt, v.sampling, v.limit, v.gear, v.scope) for v in visits]
+        turns = [turn_of(v.prompt, v.sampling, v.limit, v.gear, v.scope, matcher=v.matcher) for v in visits]
         for time in range(100_000):
             for visit, turn in zip(visits, turns, strict=True):
                 if visit.arrives == time:
@@ -135,13 +152,19 @@ def check_answer(visit: Visit, turn: Turn) -> None:
     assert events.started.prompt_tokens == len(visit.prompt)
     assert events.started.cached_tokens <= (len(visit.prompt) - 1) // BLOCK_TOKENS * BLOCK_TOKENS
     for choice in range(visit.sampling.n):
-        expected = answer(visit.prompt, visit.sampling, visit.limit, choice)
+        expected = answer(visit.prompt, visit.sampling, visit.limit, choice, visit.matcher)
         produced = events.tokens.get(choice, [])
         if turn.cancelled and choice not in events.ends:
             assert produced == expected[: len(produced)]
             continue
         assert produced == expected
         ended = expected[-1] == 0 and not visit.sampling.ignore_eos
+        if visit.matcher is not None:
+            follows = visit.matcher.copy()
+            for token in expected[: len(expected) - ended]:
+                follows.advance(token)
+            assert not follows.problem
+            ended = ended or follows.complete
         assert events.ends[choice].reason == ("stop" if ended else "length")
         assert events.texts[choice] == b"".join(PIECES[token] for token in expected).decode("utf-8", "replace")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gearshift.engine.local.constraints import Mask, mask_words
 from gearshift.engine.local.scheduler import Step, blocks_for
 from gearshift.engine.local.sequence import Choice
 
@@ -44,7 +45,8 @@ class Seats:
         self._gathered_for: list[Choice] = []
         self._gathered: dict[str, NDArray[Any]] | None = None
         """Arguments of the step before, good as long as the same sequences are chosen on the same seats."""
-        self._masks: NDArray[np.uint32] = np.zeros((0, -(-vocab // 32)), np.uint32)
+        self._no_masks: NDArray[np.uint32] = np.zeros((0, mask_words(vocab)), np.uint32)
+        """What every row may choose from when no sequence has a grammar: no masks."""
 
     @property
     def free(self) -> int:
@@ -79,10 +81,14 @@ class Seats:
         drafted tokens come before each row's choice: they count as if they were accepted."""
         if self._gathered is None or choices != self._gathered_for:
             self._gathered_for, self._gathered = choices[:], self._gather(choices)
+        arguments = self._gathered
         if any(c.counts is not None for c in choices):
             offsets, ids, values = _sparse_rows([_counts(c, n) for c, n in zip(choices, places, strict=True)])
-            return {**self._gathered, "count_offsets": offsets, "count_ids": ids, "count_values": values}
-        return self._gathered
+            arguments = {**arguments, "count_offsets": offsets, "count_ids": ids, "count_values": values}
+        if any(c.matcher is not None for c in choices):
+            index, masks = _masks(choices, places)
+            arguments = {**arguments, "mask_index": index, "masks": masks}
+        return arguments
 
     def _gather(self, choices: Sequence[Choice]) -> dict[str, NDArray[Any]]:
         seats = np.array([c.seat for c in choices], np.int32)
@@ -99,7 +105,7 @@ class Seats:
             "bias_ids": ids,
             "bias_values": values,
             "mask_index": np.full(len(choices), -1, np.int32),
-            "masks": self._masks,
+            "masks": self._no_masks,
         }
 
 
@@ -115,6 +121,22 @@ def _counts(choice: Choice, drafted: int) -> tuple[Ints, Ints]:
     if drafted:
         counts = counts.after(choice.draft[:drafted])
     return np.array(counts.ids, np.int32), np.array(counts.values, np.int32)
+
+
+def _masks(choices: Sequence[Choice], places: Sequence[int]) -> tuple[Ints, NDArray[np.uint32]]:
+    """The mask of every row (-1 for none), and the masks."""
+    index: Ints = np.full(len(choices), -1, np.int32)
+    masks: list[Mask] = []
+    row = 0
+    while row < len(choices):
+        choice, first = choices[row], row
+        row += 1
+        while row < len(choices) and places[row]:
+            row += 1
+        if choice.matcher is not None:
+            index[first:row] = range(len(masks), len(masks) + row - first)
+            masks += choice.matcher.masks(choice.draft[: row - first - 1])
+    return index, np.stack(masks)
 
 
 def _sparse_rows(parts: Sequence[tuple[Ints, NDArray[Any]]]) -> tuple[Ints, Ints, NDArray[Any]]:

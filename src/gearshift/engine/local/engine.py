@@ -17,6 +17,7 @@ from gearshift.catalog import ModelEntry
 from gearshift.conversation import Conversation, Prompt, RawText
 from gearshift.engine.local.admission import answer_limit, check_prompt, check_sampling
 from gearshift.engine.local.blocks import Digest, chain_root, extend_chain
+from gearshift.engine.local.constraints import Grammars
 from gearshift.engine.local.lane import Lane
 from gearshift.engine.local.loop import Loop
 from gearshift.engine.local.mailbox import Mailbox
@@ -56,6 +57,7 @@ class ServedModel:
     format_version: int
     renderer: Renderer
     lane: Lane
+    grammars: Grammars
 
     @property
     def context(self) -> int:
@@ -146,11 +148,14 @@ class LocalEngine:
     async def _prepare(self, model: ServedModel, generation: Generation) -> Turn:
         """The turn as the loop takes it. Raises InvalidGeneration and ContextOverflow."""
         vocab = len(model.lane.vocabulary.pieces)
-        sampling = generation.sampling
+        sampling, constraint = generation.sampling, generation.constraint
         check_sampling(sampling, vocab)
+        if constraint is not None and sampling.ignore_eos:
+            raise InvalidGeneration("An answer in a given format ends with it; leave out ignore_eos.", "ignore_eos")
         prompt = await self._encode(model, generation.prompt)
         check_prompt(prompt, vocab)
         limit = answer_limit(len(prompt), sampling.max_tokens, model.context)
+        matcher = await model.grammars.compiled(constraint) if constraint is not None else None
         root = chain_root(model.sha256, model.format_version, generation.caller.cache_scope)
         digests: list[Digest] = []
         extend_chain(digests, root, prompt)
@@ -167,6 +172,7 @@ class LocalEngine:
             scope=generation.caller.cache_scope,
             drafts=generation.drafts,
             prediction=model.renderer.encode_plain(generation.prediction) if generation.prediction else (),
+            matcher=matcher,
             vocabulary=model.lane.vocabulary,
             mailbox=Mailbox(asyncio.get_running_loop()),
             echo=self._echo(model, generation.prompt, prompt) if generation.echo else "",

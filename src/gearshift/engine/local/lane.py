@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from gearshift.catalog import GEARS, Gear, GearName
 from gearshift.engine.local.batch import Batch, Chosen, Forward, Seats, build
 from gearshift.engine.local.blocks import BlockPool, extend_chain
+from gearshift.engine.local.constraints import Matcher
 from gearshift.engine.local.cost import CostMeter
-from gearshift.engine.local.drafting import Drafter, RecentOutputs, TurnDrafts
+from gearshift.engine.local.drafting import Draft, Drafter, RecentOutputs, TurnDrafts
 from gearshift.engine.local.mailbox import Failure
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
@@ -38,6 +39,8 @@ DrafterOf = Callable[[Choice], Drafter]
 _LEAST_CHUNK = 32
 _FIRST_CHUNK = 256
 """Rows of prompts beside running streams until steps were measured."""
+_FORCED_ODDS = 0.99
+"""A token that must follow is kept, unless the model cuts the same text into other tokens."""
 _log = logging.getLogger(__name__)
 
 
@@ -93,6 +96,13 @@ class _Results:
         logprobs: list[float] = chosen.top_logprobs[row, :wanted].tolist()
         top = tuple(TokenLogprob(i, pieces[i], p) for i, p in zip(ids, logprobs, strict=True) if i >= 0)
         return TokenLogprob(token, pieces[token], float(chosen.logprobs[row]), top)
+
+
+def _fitted(draft: Draft, matcher: Matcher, most: int) -> tuple[Draft, bool]:
+    """A draft as far as a grammar allows it, or what the grammar forces if that is longer; and whether it is the first:
+    a token that is forbidden needs no row, since the mask of its place would refuse it anyway."""
+    fits, forced = draft.tokens[: matcher.fitting(draft.tokens)], matcher.forced()[:most]
+    return (Draft(fits, draft.odds), True) if len(fits) >= len(forced) else (Draft(forced, _FORCED_ODDS), False)
 
 
 class Lane:
@@ -253,6 +263,8 @@ class Lane:
                 choice.drafter.propose(0)
                 continue
             draft = choice.drafter.propose(most)
+            if choice.matcher is not None and most > 0:
+                draft, choice.guessed = _fitted(draft, choice.matcher, most)
             choice.draft, choice.drafts, choice.odds = draft.tokens, len(draft.tokens), draft.odds
             choice.drafted_at = choice.wanted
 
@@ -351,14 +363,17 @@ class Lane:
         ids = ids[:taken]
         if min(ids) < 0:
             at = choice.computed + next(i for i, token in enumerate(ids) if token < 0)
-            self.fail(turn, EngineFailure(f"model {self.name} gave no finite logits at position {at}"))
+            problem = choice.matcher.problem if choice.matcher is not None else ""
+            failure = f"the answer's grammar cannot be followed: {problem}" if problem else "no finite logits"
+            self.fail(turn, EngineFailure(f"model {self.name} chose no token at position {at}: {failure}"))
             return
         wanted = turn.sampling.logprobs
         logprobs = () if wanted is None else [results.logprob(first + i, wanted) for i in range(taken)]
         taken = choice.accept(ids, logprobs, rows)
         choice.computed += taken
         if choice.drafter is not None:
-            choice.drafter.learn(rows - 1, taken - 1)
+            if choice.guessed:
+                choice.drafter.learn(rows - 1, taken - 1)
             choice.drafter.append(ids[:taken])
         if choice.computed // BLOCK_TOKENS > before // BLOCK_TOKENS:
             self._publish(choice, before)

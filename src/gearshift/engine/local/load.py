@@ -15,6 +15,7 @@ from gearshift import _kernel
 from gearshift.catalog import ModelEntry
 from gearshift.catalog.sources import SOURCES
 from gearshift.engine.local.batch import Batch, Chosen, Forward
+from gearshift.engine.local.constraints import Grammars
 from gearshift.engine.local.download import Accept, model_path, refuse
 from gearshift.engine.local.engine import LocalEngine, Resident, ServedModel
 from gearshift.engine.local.gguf import Gguf
@@ -139,9 +140,11 @@ def serve(opened: Sequence[OpenModel], options: EngineOptions) -> LocalEngine:
             stall_s=options.stall_s,
         )
         entry = _entry(model, limits.context)
-        lane = Lane(entry.id, forward_of(model.kernel, cache, threads), model.vocabulary(), limits)
+        vocabulary = model.vocabulary()
+        lane = Lane(entry.id, forward_of(model.kernel, cache, threads), vocabulary, limits)
         lane.warm_up()
-        served.append(ServedModel(entry, model.sha256, _kernel.FORMAT_VERSION, model.renderer, lane))
+        grammars = Grammars(vocabulary.pieces, vocabulary.ends, model.renderer.encode_behind)
+        served.append(ServedModel(entry, model.sha256, _kernel.FORMAT_VERSION, model.renderer, lane, grammars))
         resident.append(
             Resident(entry.id, model.kernel.isa, threads.count, model.weights_bytes, cache.bytes, blocks * BLOCK_TOKENS)
         )

@@ -93,6 +93,10 @@ class Renderer:
         """Token ids of a text by itself, as a model would write it: no control tokens, nothing in front."""
         return self._encoded(whole_text(text), after_special=True)
 
+    def encode_behind(self, text: str) -> array[int]:
+        """Token ids of a text that goes on behind other text: no control tokens, no space in front."""
+        return self._encoded(whole_text(text), after_special=False)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; control tokens have none."""
         return self.tokenizer.decode(ids)

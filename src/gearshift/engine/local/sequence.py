@@ -14,6 +14,7 @@ from typing import Literal
 from gearshift.caller import Work
 from gearshift.catalog import Gear
 from gearshift.engine.local.blocks import Digest
+from gearshift.engine.local.constraints import Matcher
 from gearshift.engine.local.detokenize import TextStream
 from gearshift.engine.local.drafting import Drafter
 from gearshift.engine.local.mailbox import Failure, Mailbox
@@ -60,6 +61,7 @@ class Turn:
         gear_fallback: a lower gear may serve it when all seats of its own are taken.
         arrived: when it joined the queue, by the loop's clock.
         prediction: token ids that the answer is likely to repeat.
+        matcher: what its answers must fit, at the beginning of one; None when anything is allowed.
         echo: text given back in front of each answer.
         outbox: events of this step, not sent yet.
         failure: why the turn cannot go on; sent after the outbox.
@@ -79,6 +81,7 @@ class Turn:
     scope: str = ""
     drafts: Drafts = "cold"
     prediction: Sequence[int] = ()
+    matcher: Matcher | None = None
     gear_fallback: bool = False
     arrived: float = 0.0
     echo: str = ""
@@ -147,6 +150,8 @@ class Choice(Demand):
         draft: drafted tokens that may follow the known ones in the next step.
         drafter: what its drafts come from, once it was asked for one.
         drafted_at: `wanted` when the draft was made.
+        guessed: the draft is the drafter's; else it is what the grammar forces.
+        matcher: where the answer stands in its grammar, if it has one.
         steps: steps in which it chose tokens.
         chose: rows that chose in those steps: one each, and one for every draft.
         kept: drafted tokens that it kept.
@@ -159,6 +164,7 @@ class Choice(Demand):
     digests: list[Digest] = field(kw_only=True)
     texts: TextStream = field(kw_only=True)
     counts: Counts | None = field(kw_only=True)
+    matcher: Matcher | None = field(default=None, kw_only=True)
     blocks: list[int] = field(default_factory=list[int], kw_only=True)
     seat: int = field(default=-1, kw_only=True)
     attaching: bool = field(default=True, kw_only=True)
@@ -166,6 +172,7 @@ class Choice(Demand):
     draft: Sequence[int] = field(default=(), kw_only=True)
     drafter: Drafter | None = field(default=None, kw_only=True)
     drafted_at: int = field(default=-1, kw_only=True)
+    guessed: bool = field(default=True, kw_only=True)
     steps: int = field(default=0, kw_only=True)
     chose: int = field(default=0, kw_only=True)
     kept: int = field(default=0, kw_only=True)
@@ -190,6 +197,7 @@ class Choice(Demand):
             digests=turn.digests[:],
             texts=TextStream(sampling.stop),
             counts=Counts(in_prompt) if counted else None,
+            matcher=turn.matcher.copy() if turn.matcher is not None else None,
         )
 
     @property
@@ -242,8 +250,18 @@ class Choice(Demand):
         if self.counts is not None:
             self.counts.add(token)
         text = texts.push(turn.vocabulary.pieces[token])
-        if texts.stopped_by is not None or (token in turn.vocabulary.ends and not turn.sampling.ignore_eos):
+        if texts.stopped_by is not None or self._ends_with(token):
             self.reason = "stop"
         elif self.produced >= turn.limit:
             self.reason = "length"
         return text
+
+    def _ends_with(self, token: int) -> bool:
+        """Whether the answer ends with this token: a token made for that, or the last that its grammar allows."""
+        turn = self.turn
+        if token in turn.vocabulary.ends:
+            return not turn.sampling.ignore_eos
+        if self.matcher is None:
+            return False
+        self.matcher.advance(token)
+        return self.matcher.complete
