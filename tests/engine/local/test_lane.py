@@ -12,7 +12,7 @@ from gearshift.caller import Work
 from gearshift.catalog import GEARS, GearName
 from gearshift.engine.local.constraints import Matcher
 from gearshift.engine.local.lane import Lane, LaneLimits
-from gearshift.engine.local.scheduler import BLOCK_TOKENS, PATIENCE, PROTECTED_AFTER, blocks_for
+from gearshift.engine.local.scheduler import BLOCK_TOKENS, MOST_LEFT_OUT, PATIENCE, PROTECTED_AFTER, blocks_for
 from gearshift.engine.local.sequence import Turn
 from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Grammar, Overloaded, Sampling, Started
 from tests.engine.local.stand_in import GRAMMARS, PIECES, VOCABULARY, HalfRight, StandIn, answer, told, turn_of
@@ -478,3 +478,23 @@ def test_a_cold_turn_never_drafts_from_another() -> None:
     assert kept("cold") == cold
     assert kept("warm") > cold + 30
     assert kept("off") == 0
+
+
+def test_a_thousand_short_ultrafast_turns_in_a_row_starve_nobody() -> None:
+    lane = lane_of(StandIn(300))
+    others = [turn_of([1 + i], GREEDY, 200) for i in range(4)]
+    for turn in others:
+        lane.add(turn)
+    waited = dict.fromkeys(others, 0)
+    for served in range(1000):
+        fast = turn_of([5 + served % 7], GREEDY, 3, "ultrafast")
+        lane.add(fast)
+        while fast.open or not fast.started:
+            told_now = run_step(lane)
+            for turn in others:
+                waited[turn] = 0 if turn in told_now or not turn.open else waited[turn] + 1
+                assert waited[turn] <= MOST_LEFT_OUT
+        assert told(fast.outbox).tokens[0] == answer([5 + served % 7], GREEDY, 3)
+    run(lane)
+    for i, turn in enumerate(others):
+        assert told(turn.outbox).tokens[0] == answer([1 + i], GREEDY, 200)
