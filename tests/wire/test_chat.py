@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gearshift.conversation import Conversation, Message, ToolCall, ToolOutput
-from gearshift.engine.protocol import Sampling
+from gearshift.engine.protocol import Constraint, JsonObject, JsonSchema, Sampling
 from gearshift.wire.chat import read_chat
 from gearshift.wire.errors import WireError
 
@@ -50,7 +50,9 @@ WRONG: list[tuple[dict[str, Any], str, str | None]] = [
     ({"tools": [{"type": "function"}]}, "tools", "unsupported_value"),
     ({"functions": [{}]}, "functions", "unsupported_value"),
     ({"tool_choice": "required"}, "tool_choice", "unsupported_value"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.type", "unsupported_value"),
+    ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "missing_required_parameter"),
+    ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.name", None),
     ({"modalities": ["text", "audio"]}, "modalities", "unsupported_value"),
 ]
 
@@ -220,3 +222,24 @@ def test_a_body_that_is_no_json_or_no_object_is_a_400(raw: bytes) -> None:
 
 def test_a_half_surrogate_is_explained() -> None:
     assert "surrogate" in refused(b'{"model": "m\\udfff"}').object.message
+
+
+FORMATS: list[tuple[dict[str, Any], Constraint | None]] = [
+    ({"type": "text"}, None),
+    ({"type": "json_object"}, JsonObject()),
+    ({"type": "json_schema", "json_schema": {"name": "any"}}, JsonObject()),
+    ({"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}, JsonSchema("{}", strict=False)),
+    (
+        {"type": "json_schema", "json_schema": {"name": "n", "schema": {"b": [1], "a": "é"}, "strict": True}},
+        JsonSchema('{"b":[1],"a":"é"}', strict=True),
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked_for", "constraint"), FORMATS)
+def test_a_format_is_a_constraint_and_its_schema_keeps_its_order(
+    asked_for: dict[str, Any], constraint: Constraint | None
+) -> None:
+    chat = read_chat(body(response_format=asked_for))
+    assert chat.asked()[0].constraint == constraint
+    assert chat.fields()["constraint"] == "response_format"

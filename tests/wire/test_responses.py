@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gearshift.conversation import Conversation, Message, Reasoning, ToolCall, ToolOutput
-from gearshift.engine.protocol import Sampling
+from gearshift.engine.protocol import JsonObject, JsonSchema, Sampling
 from gearshift.wire.errors import WireError
 from gearshift.wire.responses import read_response
 
@@ -35,7 +35,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"truncation": "auto"}, "truncation"),
     ({"tools": [{"type": "web_search"}]}, "tools"),
     ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
-    ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
+    ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+    ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
     ({"max_output_tokens": 0}, "max_output_tokens"),
     ({"metadata": {"a": 1}}, "metadata"),
 ]
@@ -101,3 +102,13 @@ def test_a_deep_item_is_refused_without_a_crash() -> None:
     with pytest.raises(WireError) as caught:
         read_response(raw)
     assert caught.value.status == 400
+
+
+def test_a_format_is_a_constraint() -> None:
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+    asked_for = {"type": "json_schema", "name": "titled", "strict": True, "schema": schema}
+    request = read_response(body(text={"format": asked_for}))
+    assert request.asked()[0].constraint == JsonSchema(msgspec.json.encode(schema).decode(), strict=True)
+    assert request.fields()["constraint"] == "text.format"
+    assert read_response(body(text={"format": {"type": "json_object"}})).asked()[0].constraint == JsonObject()
+    assert read_response(body(text={"format": {"type": "text"}})).asked()[0].constraint is None

@@ -16,6 +16,7 @@ from gearshift.wire.chat_answer import ChatStream, PlainChat
 from gearshift.wire.chunks import StreamOptions
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import invalid, not_served
+from gearshift.wire.formats import ChatFormat, constraint_of
 from gearshift.wire.gears import asked_of
 from gearshift.wire.parts import PlainText, Refusal, Text, text_of
 from gearshift.wire.sampling import (
@@ -78,18 +79,12 @@ class ToolMessage(msgspec.Struct, tag_field="role", tag="tool"):
 ChatMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-class ResponseFormat(msgspec.Struct):
-    """The form of the answer; only free text so far."""
-
-    type: Annotated[str, Meta(extra_json_schema={"enum": ["text"]})]
-
-
 _Empty = Annotated[list[Any], Meta(extra_json_schema={"maxItems": 0})]
 _NoChoice = Annotated[Any, Meta(extra_json_schema={"enum": ["none", "auto", None]})]
 
 
 class ChatRequest(ChoiceFields, kw_only=True):
-    """A chat request. Unknown fields are ignored; `tools` and formats other than text are refused, not ignored."""
+    """A chat request. Unknown fields are ignored; `tools` are refused, not ignored."""
 
     model: ModelName
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -99,7 +94,7 @@ class ChatRequest(ChoiceFields, kw_only=True):
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
-    response_format: ResponseFormat | None = None
+    response_format: ChatFormat | None = None
     tools: _Empty | None = None
     tool_choice: _NoChoice | None = None
     functions: _Empty | None = None
@@ -131,7 +126,12 @@ class Chat:
 
     def fields(self) -> dict[str, str]:
         limit = "max_tokens" if self._request.max_completion_tokens is None else "max_completion_tokens"
-        return {"prompt": "messages", "max_tokens": limit, "gear": "service_tier"}
+        return {
+            "prompt": "messages",
+            "max_tokens": limit,
+            "gear": "service_tier",
+            "constraint": "response_format",
+        }
 
 
 def read_chat(body: bytes) -> Chat:
@@ -146,10 +146,6 @@ def _refuse_unserved(request: ChatRequest) -> None:
         )
     if request.tool_choice not in (None, "none", "auto"):
         raise not_served("Forcing a tool call", "tool_choice", "Use 'auto' or 'none'.")
-    if request.response_format is not None and request.response_format.type != "text":
-        raise not_served(
-            f"The format {request.response_format.type!r}", "response_format.type", "Use 'text' and ask for the form."
-        )
     if request.modalities and set(request.modalities) != {"text"}:
         raise not_served("Anything but text", "modalities", "Use ['text'].")
 
@@ -160,7 +156,8 @@ def _asked(request: ChatRequest) -> Asked:
     limit = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     prompt = Conversation(tuple(item for message in request.messages for item in _items(message)))
-    return asked_of(request, request.model, prompt, sampling_of(request, max_tokens=limit, logprobs=logprobs))
+    sampling = sampling_of(request, max_tokens=limit, logprobs=logprobs)
+    return asked_of(request, request.model, prompt, sampling, constraint=constraint_of(request.response_format))
 
 
 def _items(message: ChatMessage) -> list[Item]:

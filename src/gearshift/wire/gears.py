@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from gearshift.catalog import SERVICE_TIERS, GearName, gear_of
 from gearshift.conversation import Prompt
-from gearshift.engine.protocol import Drafts, Sampling
+from gearshift.engine.protocol import Constraint, Drafts, Sampling
 from gearshift.service import Asked
 from gearshift.wire.errors import invalid
 from gearshift.wire.parts import Text, text_of
@@ -54,7 +54,15 @@ class GearFields(msgspec.Struct, kw_only=True):
     prediction: Prediction | None = None
 
 
-def asked_of(fields: GearFields, model: str, prompt: Prompt, sampling: Sampling, *, echo: bool = False) -> Asked:
+def asked_of(
+    fields: GearFields,
+    model: str,
+    prompt: Prompt,
+    sampling: Sampling,
+    *,
+    echo: bool = False,
+    constraint: Constraint | None = None,
+) -> Asked:
     """A turn in our words. Raises WireError naming the allowed values of a field."""
     return Asked(
         model=model,
@@ -65,6 +73,7 @@ def asked_of(fields: GearFields, model: str, prompt: Prompt, sampling: Sampling,
         gear_fallback=bool(fields.gear_fallback),
         prediction=text_of(fields.prediction.content) if fields.prediction else "",
         drafts=_drafts(fields.drafts),
+        constraint=constraint,
     )
 
 

@@ -14,8 +14,9 @@ from gearshift.service import Asked
 from gearshift.wire.answer import Answer, Heading
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import invalid, not_served
+from gearshift.wire.formats import ResponseFormat, TextFormat, constraint_of
 from gearshift.wire.gears import asked_of
-from gearshift.wire.responses_answer import Echoed, PlainResponse, ResponseStream
+from gearshift.wire.responses_answer import Echoed, PlainResponse, ResponseStream, TextConfig
 from gearshift.wire.responses_items import ITEM_SCHEMA, items_of
 from gearshift.wire.sampling import (
     ModelName,
@@ -26,16 +27,10 @@ from gearshift.wire.sampling import (
 )
 
 
-class TextFormat(msgspec.Struct):
-    """The form of the answer; only free text so far."""
-
-    type: Annotated[str, Meta(extra_json_schema={"enum": ["text"]})]
-
-
 class TextOptions(msgspec.Struct):
     """How the answer is written."""
 
-    format: TextFormat | None = None
+    format: ResponseFormat | None = None
 
 
 _Empty = Annotated[list[Any], Meta(extra_json_schema={"maxItems": 0})]
@@ -79,7 +74,9 @@ class ResponseCall:
         wants_logprobs = bool(request.top_logprobs) or "message.output_text.logprobs" in (request.include or ())
         self._logprobs = (request.top_logprobs or 0) if wants_logprobs else None
         sampling = sampling_of(request, max_tokens=request.max_output_tokens, logprobs=self._logprobs)
-        self._asked = asked_of(request, request.model, Conversation(_conversation(request)), sampling)
+        self._format = request.text.format if request.text else None
+        prompt = Conversation(_conversation(request))
+        self._asked = asked_of(request, request.model, prompt, sampling, constraint=constraint_of(self._format))
 
     def asked(self) -> list[Asked]:
         return [self._asked]
@@ -94,12 +91,18 @@ class ResponseCall:
             temperature=self._asked.sampling.temperature,
             top_p=self._asked.sampling.top_p,
             top_logprobs=self._logprobs or 0,
+            text=TextConfig(self._format or TextFormat()),
         )
         kind = ResponseStream if self.stream else PlainResponse
         return kind(heading, echoed, logprobs=self._logprobs is not None)
 
     def fields(self) -> dict[str, str]:
-        return {"prompt": "input", "max_tokens": "max_output_tokens", "gear": "service_tier"}
+        return {
+            "prompt": "input",
+            "max_tokens": "max_output_tokens",
+            "gear": "service_tier",
+            "constraint": "text.format",
+        }
 
 
 def read_response(body: bytes) -> ResponseCall:
@@ -119,10 +122,6 @@ def _refuse_unserved(request: ResponseRequest) -> None:
         raise not_served("Calling tools", "tools", "Describe them in a message, or leave them out.")
     if request.tool_choice not in (None, "none", "auto"):
         raise not_served("Forcing a tool call", "tool_choice", "Use 'auto' or 'none'.")
-    if request.text and request.text.format and request.text.format.type != "text":
-        raise not_served(
-            f"The format {request.text.format.type!r}", "text.format.type", "Use 'text' and ask for the form."
-        )
     if request.truncation not in (None, "disabled"):
         raise not_served("Dropping items that do not fit", "truncation", "Use 'disabled' and shorten the input.")
     if request.background:

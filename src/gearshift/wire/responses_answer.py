@@ -16,6 +16,7 @@ from gearshift.engine.protocol import Delta, EngineEvent, Started
 from gearshift.wire import sse
 from gearshift.wire.answer import Heading
 from gearshift.wire.errors import WireError
+from gearshift.wire.formats import ResponseFormat, TextFormat
 from gearshift.wire.gather import Choice, Gathered
 from gearshift.wire.logprobs import ChosenToken, chosen_tokens
 from gearshift.wire.usage import GearUsage, gear_usage
@@ -89,16 +90,10 @@ class ReasoningOptions(msgspec.Struct, frozen=True):
     summary: None = None
 
 
-class FreeText(msgspec.Struct, frozen=True):
-    """The only format so far."""
-
-    type: Literal["text"] = "text"
-
-
 class TextConfig(msgspec.Struct, frozen=True):
     """How the answer is written."""
 
-    format: FreeText = FreeText()
+    format: ResponseFormat = TextFormat()
 
 
 class Echoed(msgspec.Struct):
@@ -111,6 +106,7 @@ class Echoed(msgspec.Struct):
     temperature: float
     top_p: float
     top_logprobs: int
+    text: TextConfig
 
 
 class ResponseObject(Echoed, kw_only=True):
@@ -132,7 +128,6 @@ class ResponseObject(Echoed, kw_only=True):
     store: bool = False
     previous_response_id: None = None
     reasoning: ReasoningOptions = ReasoningOptions()
-    text: TextConfig = TextConfig()
     tool_choice: Literal["auto"] = "auto"
     tools: list[Never] = []
     truncation: Literal["disabled"] = "disabled"
@@ -269,6 +264,7 @@ class _Snapshots:
             temperature=echoed.temperature,
             top_p=echoed.top_p,
             top_logprobs=echoed.top_logprobs,
+            text=echoed.text,
         )
 
 
