@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src kernel -type f -not -name '*.pyc' 2>/dev/null) CMakeLists.txt pyproject.toml README.md
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: serve install dev check test test-long bench-engine clean help
+.PHONY: serve install dev check test test-long bench-engine bench-gears clean help
 
 serve: $(VENV)/installed ## build, fetch the model once, serve it
 	@exec $(BIN)/gearshift serve --host $(HOST) --port $(PORT) --model $(MODEL)
@@ -33,6 +33,9 @@ test-long: check ## all tests with full counts and fresh seeds
 
 bench-engine: $(VENV)/installed ## compare with other engines on this machine; BENCH="--quick" for a first look
 	$(BIN)/python -m benchmarks.engine $(BENCH)
+
+bench-gears: $(VENV)/installed ## the gears beside each other, idle and loaded; BENCH="--quick" for a first look
+	$(BIN)/python -m benchmarks.gears $(BENCH)
 
 clean: ## remove what was built here; models stay in their cache folder
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .schemathesis

@@ -7,12 +7,12 @@ All models of an engine share one team of kernel threads and one memory budget. 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gearshift import _kernel
-from gearshift.catalog import ModelEntry
+from gearshift.catalog import GEARS, Gear, GearName, ModelEntry
 from gearshift.catalog.sources import SOURCES
 from gearshift.engine.local.batch import Batch, Chosen, Forward
 from gearshift.engine.local.constraints import Grammars
@@ -52,6 +52,7 @@ class EngineOptions:
         step_rows: most rows of one step: what a prompt is cut into when nothing else runs.
         stall_s: while streams run, prompts are cut so that a step takes about this long at most.
         isa: path of the kernel; None takes GEARSHIFT_ISA, and without it the best one that the machine grants.
+        gears: lookahead, share and seats of each gear.
     """
 
     max_streams: int = 64
@@ -61,6 +62,7 @@ class EngineOptions:
     step_rows: int = 512
     stall_s: float = 0.1
     isa: str | None = None
+    gears: Mapping[GearName, Gear] = field(default_factory=lambda: GEARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ def serve(opened: Sequence[OpenModel], options: EngineOptions) -> LocalEngine:
         )
         entry = _entry(model, limits.context)
         vocabulary = model.vocabulary()
-        lane = Lane(entry.id, forward_of(model.kernel, cache, threads), vocabulary, limits)
+        forward = forward_of(model.kernel, cache, threads)
+        lane = Lane(entry.id, forward, vocabulary, limits, gears=options.gears)
         lane.warm_up()
         grammars = Grammars(vocabulary.pieces, vocabulary.ends, model.renderer.encode_behind)
         served.append(ServedModel(entry, model.sha256, _kernel.FORMAT_VERSION, model.renderer, lane, grammars))
