@@ -44,7 +44,7 @@ async def measure_model(
             for round_number in range(rounds):
                 bandwidths.append(probe.read_bandwidth(weight_bytes))
                 await _round(bench, round_number)
-            for looped in collected.looped[:3]:
+            for looped in collected.looped[: 1 if settings.quick else 3]:
                 await bench.idle(looped, "ultrafast", 0, "looped")
             calibrated = await measure_predictions(bench, rounds)
             await measure_shares(bench, MEASURED[1:3] if settings.quick else MEASURED, 1)
