@@ -63,7 +63,7 @@ def main() -> int:
         rounds=options.rounds or (1 if options.quick else 2),
         load=options.load,
         kinds=kinds,
-        per_kind=1 if options.quick else 3,
+        per_kind=1 if options.quick else 2,
         threads=options.threads,
     )
     machine = describe(ROOT)

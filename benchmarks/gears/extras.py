@@ -27,7 +27,7 @@ async def first_tokens(bench: Bench, rounds: int) -> None:
     async with bench.sibling(EngineOptions(max_streams=bench.settings.load)) as full:
         await full.warm_up()
         for round_number in range(rounds):
-            for name in collected.one_of_each_kind():
+            for name in bench.some() if bench.settings.quick else collected.one_of_each_kind():
                 turn, at = collected.turns[name], collected.number(name)
                 short = replace(greedy(turn), max_tokens=2)
                 with full.slice("first-token", "idle", round_number, at) as values:
@@ -45,7 +45,7 @@ async def sampled_answers(bench: Bench, rounds: int) -> None:
     """The same turns greedy and sampled; sampled answers, too, are those of standard without drafts."""
     collected = bench.collected
     for round_number in range(rounds):
-        for name in collected.one_of_each_kind(1 if bench.settings.quick else 2):
+        for name in bench.some() if bench.settings.quick else collected.one_of_each_kind():
             turn, at = collected.turns[name], collected.number(name)
             sampling = sampled(turn, _SEED + round_number)
             expected = await ask(bench.engine, RawText(turn.prompt), sampling, "standard", "off")
@@ -62,7 +62,7 @@ async def warm_drafts(bench: Bench, rounds: int) -> None:
     """The second run of a turn whose first answer may be drafted from: apart from all comparisons between gears."""
     collected = bench.collected
     for round_number in range(rounds):
-        for name in collected.one_of_each_kind(1 if bench.settings.quick else 2):
+        for name in bench.some() if bench.settings.quick else collected.one_of_each_kind():
             turn, caller = collected.turns[name], new_scope()
             prompt = RawText(turn.prompt)
             await ask(bench.engine, prompt, greedy(turn), "ultrafast", "warm", caller)

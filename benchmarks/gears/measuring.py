@@ -34,6 +34,7 @@ LEAST_S, MOST_REPEATS = 0.6, 3
 """A turn is asked again within its slice until its output took so long together, or so often."""
 ALONE_S = 0.7
 """How long the load runs by itself before and after a turn beside it."""
+_TELLING: tuple[Kind, ...] = ("copy", "explain", "extract", "hints", "rename", "fix")
 
 
 class DifferentAnswer(Exception):
@@ -201,6 +202,12 @@ class Bench:
             )
             self.collected.slices.append(of_turn)
 
+    def some(self) -> list[str]:
+        """A turn of each of a few kinds, very different ones first: for what need not be known of every kind."""
+        of_kind = {self.collected.turns[name].kind: name for name in self.collected.one_of_each_kind()}
+        found = [of_kind[kind] for kind in _TELLING if kind in of_kind]
+        return found[: 2 if self.settings.quick else 3]
+
     @contextmanager
     def slice(self, plan: str, arm: str, round_number: int, turn: int) -> Generator[dict[str, float]]:
         """Keeps the values that the block fills in, with the probes around it."""
@@ -224,7 +231,8 @@ class Bench:
 
     async def _repeat(self, name: str, gear: GearName) -> list[Answer]:
         answers: list[Answer] = []
-        while len(answers) < MOST_REPEATS and sum(answer.output_s for answer in answers) < LEAST_S:
+        most = 1 if self.settings.quick else MOST_REPEATS
+        while len(answers) < most and sum(answer.output_s for answer in answers) < LEAST_S:
             answers.append(await self._answer(name, gear))
         return answers
 

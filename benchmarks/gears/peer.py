@@ -27,7 +27,9 @@ CANDIDATES: tuple[tuple[str, int, int], ...] = (
     ("NGRAM_MAP_K", 4, 15),
 )
 """Speculation, tokens looked up, tokens drafted. The second has the peer's own defaults."""
-_TURN_TIMEOUT_S = 120.0
+_TURN_TIMEOUT_S = 240.0
+_MOST_LOADED_TOKENS = 80
+"""The peer's answers are cut here beside the load: whole ones would take minutes."""
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ def peer_python(folder: Path) -> Path | None:
 
 
 async def measure_peer(bench: Bench, python: Path | None, root: Path, rounds: int) -> PeerRun:
-    """The first turn of each kind, idle and beside the load, at the peer and in ultrafast, one after the other."""
+    """A turn of each of some kinds, idle and beside the load, at the peer and in ultrafast, one after the other."""
     if python is None:
         return PeerRun(f"No peer: {NAME} is not installed.")
     try:
@@ -81,12 +83,13 @@ async def measure_peer(bench: Bench, python: Path | None, root: Path, rounds: in
         return PeerRun(f"The peer failed, its rows are missing: {str(error).splitlines()[-1]}")
     finally:
         bench.waiting = None
-    told = f"{NAME} {VERSION}, {about['system'].strip()}; drafts by {_title(chosen)}, all its streams are equal."
+    told = f"{NAME} {VERSION}, {about['system'].strip()}; drafts by {_title(chosen)}, all its streams are equal. "
+    told += f"Its answers beside the load are cut at {_MOST_LOADED_TOKENS} tokens."
     return PeerRun(told, _title(chosen), about)
 
 
 async def _round(bench: Bench, worker: Worker, round_number: int) -> None:
-    for name in bench.collected.one_of_each_kind():
+    for name in bench.some():
         _peer_turn(bench, worker, name, "turn", "peer-idle", round_number)
         await bench.idle(name, "ultrafast", round_number, "peer-idle")
         await bench.loaded(name, "ultrafast", round_number, "peer-loaded")
@@ -96,21 +99,22 @@ async def _round(bench: Bench, worker: Worker, round_number: int) -> None:
 def _peer_turn(bench: Bench, worker: Worker, name: str, op: str, plan: str, round_number: int) -> None:
     turn = bench.collected.turns[name]
     others = {"streams": bench.settings.load} if op == "loaded_turn" else {}
+    most = min(turn.most_tokens, _MOST_LOADED_TOKENS) if others else turn.most_tokens
     waiting, bench.waiting = bench.waiting, None  # it is the one that runs now
     try:
         with bench.slice(plan, NAME, round_number, bench.collected.number(name)) as values:
-            values |= worker.call(
-                op, _TURN_TIMEOUT_S, prompt=turn.prompt, stop=turn.stop, most_tokens=turn.most_tokens, **others
-            )
+            values |= worker.call(op, _TURN_TIMEOUT_S, prompt=turn.prompt, stop=turn.stop, most_tokens=most, **others)
     finally:
         bench.waiting = waiting
 
 
 def _choose(bench: Bench, python: Path, root: Path) -> tuple[str, int, int]:
-    """The candidate that is fastest on one turn of each of two kinds."""
-    names = bench.collected.one_of_each_kind()[:2]
+    """The candidate that is fastest on one turn; with --quick the first."""
+    if bench.settings.quick:
+        return CANDIDATES[0]
+    names = bench.some()[:1]
     rates: dict[tuple[str, int, int], float] = {}
-    for candidate in CANDIDATES if not bench.settings.quick else CANDIDATES[:1]:
+    for candidate in CANDIDATES:
         with _worker(python, root) as worker:
             _load(worker, bench, candidate, 1)
             started = time.perf_counter()

@@ -50,9 +50,9 @@ class Calibrated:
 
 
 async def measure_predictions(bench: Bench, rounds: int) -> Calibrated:
-    """Calibrate, measure a turn of each kind idle and beside the load, calibrate again."""
+    """Calibrate, measure turns of some kinds idle and beside the load, calibrate again."""
     calibrated = Calibrated()
-    names = bench.collected.one_of_each_kind()
+    names = bench.some()
     for name in names:
         calibrated.turns[name] = traced(bench, name)
     for round_number in range(rounds):

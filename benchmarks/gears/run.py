@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from benchmarks.gears.peer import PeerRun, measure_peer
 from benchmarks.gears.predicted import Calibrated, measure_predictions, predict
 from benchmarks.gears.report import ModelRun, model_section
 from benchmarks.gears.shares import MEASURED, SIMULATED, frontier_turns, gears_with, measure_shares
-from benchmarks.gears.turns import coding_turns
+from benchmarks.gears.turns import CodingTurn, coding_turns
 from gearshift.engine.local.download import model_path
 from gearshift.engine.local.load import open_model
 
+_QUICK_TOKENS = 400
+"""Most tokens of an answer in a quick run."""
 _ROUND_PARTS = ("predicted-idle", "predicted-loaded")
 
 
@@ -30,7 +32,7 @@ async def measure_model(
     """All measurements of one model. Raises DifferentAnswer with the slices so far in `data`."""
     model = open_model(name, model_path(name))
     weight_bytes = step_read_bytes(str(model.path))
-    collected = Collected({turn.name: turn for turn in coding_turns()})
+    collected = Collected({turn.name: _shortened(turn) if settings.quick else turn for turn in coding_turns()})
     bandwidths: list[float] = []
     rounds = settings.rounds
     try:
@@ -46,12 +48,12 @@ async def measure_model(
                 await _round(bench, round_number)
             for looped in collected.looped[: 1 if settings.quick else 3]:
                 await bench.idle(looped, "ultrafast", 0, "looped")
-            calibrated = await measure_predictions(bench, rounds)
+            calibrated = await measure_predictions(bench, 1)
             await measure_shares(bench, MEASURED[1:3] if settings.quick else MEASURED, 1)
-            await sampled_answers(bench, rounds)
+            await sampled_answers(bench, 1)
             await warm_drafts(bench, 1)
             await first_tokens(bench, rounds)
-            await lookahead_for_all(bench, rounds)
+            await lookahead_for_all(bench, 1)
             compared = await measure_peer(bench, peer, root, 1) if peer else None
             run = ModelRun(
                 model=name,
@@ -72,15 +74,20 @@ async def measure_model(
     return Section(name, model_section(run), _data(run, calibrated, compared))
 
 
+def _shortened(turn: CodingTurn) -> CodingTurn:
+    return replace(turn, most_tokens=min(turn.most_tokens, _QUICK_TOKENS))
+
+
 async def _round(bench: Bench, round_number: int) -> None:
     """All turns in all gears, forward or backward: a turn's gears follow each other."""
     forward = round_number % 2 == 0
     names = bench.collected.clean if forward else bench.collected.clean[::-1]
     for name in names:
         for gear in ("ultrafast", "priority", "standard") if forward else ("standard", "priority", "ultrafast"):
-            await bench.idle(name, gear, round_number)
+            if gear != "priority" or round_number == 0:
+                await bench.idle(name, gear, round_number)
         await bench.loaded(name, "ultrafast", round_number)
-        if forward and name in bench.collected.one_of_each_kind(2):
+        if round_number == 0 and name in (bench.some() if bench.settings.quick else bench.collected.one_of_each_kind()):
             await bench.loaded(name, "priority", round_number)
     batch = bench.collected.one_of_each_kind()
     for gear in ("ultrafast", "standard") if forward else ("standard", "ultrafast"):

@@ -26,7 +26,7 @@ def gears_with(share: float) -> dict[GearName, Gear]:
 
 def frontier_turns(bench: Bench) -> list[str]:
     """The turns of the frontier: an edit-like one of each of two kinds, or else whatever there is."""
-    names = bench.collected.one_of_each_kind()
+    names = bench.some()
     edits = [name for name in names if bench.collected.turns[name].kind in EDITS]
     longest = sorted(edits or names, key=lambda name: -len(bench.collected.expected[name]))
     return longest[:1] if bench.settings.quick else longest[:2]
