@@ -119,11 +119,12 @@ def test_the_same_seed_makes_the_same_cases_and_another_does_not() -> None:
 
 
 def test_every_kind_of_prompt_meets_every_way_of_choosing() -> None:
-    made = cases_of(ErringEngine(), 89)
-    assert len({case.name.rpartition(", no. ")[0] for case in made}) == 89
+    made = cases_of(ErringEngine(), 105)
+    assert len({case.name.rpartition(", no. ")[0] for case in made}) == 105
     ways = {case.sampling for case in made}
     assert any(s.logit_bias for s in ways)
     assert any(s.stop for s in ways)
+    assert sum(case.constraint is not None for case in made) == 16
     assert {s.n for s in ways} == {1, 2, 3}
     assert {s.temperature > 0 for s in ways} == {True, False}
 

@@ -69,6 +69,7 @@ class Runner:
                 gear=how.gears[(number + at) % len(how.gears)],
                 prediction=case.script.prediction,
                 drafts=how.drafts,
+                constraint=case.constraint,
             )
             answers.append(await self._admitted(generation))
         return answers

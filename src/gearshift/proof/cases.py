@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gearshift.conversation import Conversation, Message, Prompt, RawText
-from gearshift.engine.protocol import Sampling
+from gearshift.engine.protocol import Constraint, JsonObject, JsonSchema, Sampling
 from gearshift.proof.prompts import Script, scripts, source_piece
 
 SHORTEST_ANSWER, LONGEST_ANSWER = 16, 48
@@ -19,6 +19,11 @@ _BIASED_BELOW = 1500
 """Biases go to token ids below this: there the frequent tokens of a vocabulary are."""
 _EDGE_ROOM = 24
 """Tokens that a case at the edge of a window leaves for the answer, about."""
+
+_SCHEMA = (
+    '{"type": "object", "properties": {"server": {"type": "string"}, "port": {"type": "integer"}, '
+    '"up": {"type": "boolean"}}, "required": ["server", "port", "up"], "additionalProperties": false}'
+)
 
 CountTokens = Callable[[Prompt], Awaitable[int]]
 
@@ -30,12 +35,14 @@ class Case:
     Attributes:
         name: kind of prompt, way of choosing, number.
         tokens: prompt and answers of the whole conversation together at most; a smaller window cannot hold it.
+        constraint: what every answer must fit.
     """
 
     name: str
     script: Script
     sampling: Sampling
     tokens: int
+    constraint: Constraint | None = None
 
     def prompt(self, answers: Sequence[str]) -> Prompt:
         """The prompt of the turn after these answers of the model."""
@@ -51,29 +58,40 @@ class Case:
         return Conversation(tuple(items))
 
 
-def _ways(draw: random.Random) -> tuple[tuple[str, Sampling], ...]:
-    """Every way of choosing tokens, by name."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way of choosing tokens."""
+
+    name: str
+    sampling: Sampling
+    constraint: Constraint | None = None
+
+
+def _ways(draw: random.Random) -> tuple[_Way, ...]:
+    """Every way of choosing tokens."""
     seed = draw.randrange(2**53)
     greedy = Sampling(temperature=0.0, seed=seed)
     sampled = Sampling(temperature=0.8, seed=seed)
     biases = tuple((draw.randrange(_BIASED_BELOW), draw.choice([-100.0, -3.0, 2.0, 4.0])) for _ in range(24))
     return (
-        ("greedy", greedy),
-        ("sampled", sampled),
-        ("greedy, logprobs", replace(greedy, logprobs=5)),
-        ("top_p", replace(sampled, temperature=1.2, top_p=0.85)),
-        ("n = 3", replace(sampled, n=3)),
-        ("penalties", replace(greedy, presence_penalty=0.6, frequency_penalty=0.4)),
-        ("stop strings", replace(greedy, stop=(draw.choice(["\n\n", "self", ". ", "0"]), "🙂🙂"))),
-        ("cool, past the end of text", replace(sampled, temperature=0.3, ignore_eos=True)),
-        ("logit_bias", replace(greedy, logit_bias=biases)),
-        ("top_k, min_p", replace(sampled, temperature=1.0, top_k=40, min_p=0.05)),
-        ("repetition penalty, logprobs, n = 2", replace(sampled, repetition_penalty=1.15, logprobs=2, n=2)),
+        _Way("greedy", greedy),
+        _Way("sampled", sampled),
+        _Way("greedy, logprobs", replace(greedy, logprobs=5)),
+        _Way("top_p", replace(sampled, temperature=1.2, top_p=0.85)),
+        _Way("n = 3", replace(sampled, n=3)),
+        _Way("JSON schema", greedy, JsonSchema(_SCHEMA)),
+        _Way("penalties", replace(greedy, presence_penalty=0.6, frequency_penalty=0.4)),
+        _Way("stop strings", replace(greedy, stop=(draw.choice(["\n\n", "self", ". ", "0"]), "🙂🙂"))),
+        _Way("cool, past the end of text", replace(sampled, temperature=0.3, ignore_eos=True)),
+        _Way("logit_bias", replace(greedy, logit_bias=biases)),
+        _Way("any JSON object, sampled", sampled, JsonObject()),
+        _Way("top_k, min_p", replace(sampled, temperature=1.0, top_k=40, min_p=0.05)),
+        _Way("repetition penalty, logprobs, n = 2", replace(sampled, repetition_penalty=1.15, logprobs=2, n=2)),
     )
 
 
 async def cases(number: int, seed: int, count_tokens: CountTokens, windows: Sequence[int]) -> list[Case]:
-    """So many cases; the last few fill the given windows to the last token, one for each way to fill it.
+    """So many cases; the last few fill the given windows to the last token, one case for each.
 
     Kinds and ways have coprime numbers, so that every pair of them comes up once in kinds times ways cases.
     """
@@ -82,9 +100,10 @@ async def cases(number: int, seed: int, count_tokens: CountTokens, windows: Sequ
     edges = [await _edge(draw, window, count_tokens) for window in windows]
     for at in range(max(0, number - len(edges))):
         kinds, ways = scripts(draw), _ways(draw)
-        script, (way, sampling) = kinds[at % len(kinds)], ways[at % len(ways)]
-        sampling = replace(sampling, max_tokens=draw.randint(SHORTEST_ANSWER, LONGEST_ANSWER))
-        made.append(await _case(f"{script.kind}, {way}, no. {at + 1}", script, sampling, count_tokens))
+        script, way = kinds[at % len(kinds)], ways[at % len(ways)]
+        sampling = replace(way.sampling, max_tokens=draw.randint(SHORTEST_ANSWER, LONGEST_ANSWER))
+        case = await _case(f"{script.kind}, {way.name}, no. {at + 1}", script, sampling, count_tokens)
+        made.append(replace(case, constraint=way.constraint))
     for edge in edges[:number]:
         made.append(replace(edge, name=f"{edge.name}, no. {len(made) + 1}"))
     return made
