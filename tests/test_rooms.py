@@ -20,6 +20,7 @@ ORDER = (
     "service",
     "accounts",
     "proof",
+    "stored",
     "engine",
     "conversation",
     "caller",

@@ -33,7 +33,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"prompt": {"id": "p"}}, "prompt"),
     ({"background": True}, "background"),
     ({"truncation": "auto"}, "truncation"),
-    ({"tools": [{"type": "web_search"}]}, "tools"),
     ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
     ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
     ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),

@@ -4,7 +4,7 @@ happens in front of all of them is in `security`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from starlette.applications import Starlette
@@ -13,21 +13,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
-from starlette.websockets import WebSocket
 
 from gearshift.accounts import Unauthorized
+from gearshift.caller import Caller
 from gearshift.server import openapi
 from gearshift.server.body import Bodies
 from gearshift.server.limits import LIMITS, Limits
 from gearshift.server.metrics import Metrics
+from gearshift.server.recall import CallerMemory
 from gearshift.server.security import Gate, bearer
 from gearshift.server.turns import Reader, TurnEndpoint
+from gearshift.server.websocket import ResponsesSocket
 from gearshift.service import Service, UnknownModel
+from gearshift.stored import StoredResponses
+from gearshift.wire.answer import Request as TurnRequest
 from gearshift.wire.chat import read_chat
 from gearshift.wire.completions import read_completion
 from gearshift.wire.errors import WireError, from_below
 from gearshift.wire.models import model, model_list
-from gearshift.wire.responses import read_response
+from gearshift.wire.responses import Deleted, no_such_response, read_response
 
 _JSON = "application/json"
 _PLACES = (
@@ -42,9 +46,24 @@ def build_app(service: Service, metrics: Metrics, hosts: Iterable[str] = (), lim
     hosts: names beside loopback ones under which the server may be addressed.
     """
     bodies = Bodies(limits.body_bytes, limits.bodies_bytes)
+    stored = StoredResponses()
 
     def turns(name: str, read: Reader) -> TurnEndpoint:
         return TurnEndpoint(name, read, service, metrics, bodies, limits)
+
+    def respond(body: bytes, caller: Caller) -> TurnRequest:
+        return read_response(body, CallerMemory(stored, caller))
+
+    async def stored_response(request: Request) -> Response:
+        caller = service.identify(bearer(request.scope))
+        response_id = request.path_params["response_id"]
+        found = stored.get(caller, response_id)
+        if found is None:
+            raise no_such_response(response_id)
+        if request.method == "DELETE":
+            stored.delete(caller, response_id)
+            return _json(Deleted(response_id))
+        return Response(found.shown, media_type=_JSON)
 
     async def models(request: Request) -> Response:
         service.identify(bearer(request.scope))
@@ -64,10 +83,11 @@ def build_app(service: Service, metrics: Metrics, hosts: Iterable[str] = (), lim
 
     starlette = Starlette(
         routes=[
-            Route("/v1/chat/completions", turns("chat", read_chat), methods=["POST"]),
-            Route("/v1/completions", turns("completions", read_completion), methods=["POST"]),
-            Route("/v1/responses", turns("responses", read_response), methods=["POST"]),
-            WebSocketRoute("/v1/responses", _upgrade_required),
+            Route("/v1/chat/completions", turns("chat", _for_anyone(read_chat)), methods=["POST"]),
+            Route("/v1/completions", turns("completions", _for_anyone(read_completion)), methods=["POST"]),
+            Route("/v1/responses", turns("responses", respond), methods=["POST"]),
+            WebSocketRoute("/v1/responses", ResponsesSocket(service, metrics, bodies, stored, limits)),
+            Route("/v1/responses/{response_id}", stored_response, methods=["GET", "DELETE"]),
             Route("/v1/models", models),
             Route("/v1/models/{model:path}", one_model),
             Route("/healthz", _healthy),
@@ -78,6 +98,7 @@ def build_app(service: Service, metrics: Metrics, hosts: Iterable[str] = (), lim
             HTTPException: _http_error,
             Unauthorized: _error_from_below,
             UnknownModel: _error_from_below,
+            WireError: _error_from_below,
             Exception: _error_from_below,
         },
     )
@@ -86,13 +107,6 @@ def build_app(service: Service, metrics: Metrics, hosts: Iterable[str] = (), lim
 
 async def _healthy(request: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
-
-
-async def _upgrade_required(websocket: WebSocket) -> None:
-    """WebSockets are not served yet; 426 tells clients to stay with HTTP at once instead of trying again."""
-    await websocket.send_denial_response(
-        _error(WireError(426, "This server speaks HTTP here, not WebSocket.", code="websocket_not_served"))
-    )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -107,6 +121,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _error_from_below(request: Request, error: Exception) -> Response:
     return _error(from_below(error, {}))
+
+
+def _for_anyone(read: Callable[[bytes], TurnRequest]) -> Reader:
+    """A reader of bodies that mean the same whoever sends them."""
+    return lambda body, caller: read(body)
 
 
 def _json(value: object) -> Response:

@@ -19,9 +19,11 @@ from starlette.types import ASGIApp
 
 from gearshift.accounts import KeyRing
 from gearshift.server.app import build_app
+from gearshift.server.limits import LIMITS
 from gearshift.server.metrics import Metrics
 from gearshift.server.protocol import HttpProtocol
 from gearshift.server.security import is_loopback
+from gearshift.server.socket_protocol import SocketProtocol
 from gearshift.service import Service
 
 _log = logging.getLogger(__name__)
@@ -137,7 +139,8 @@ def configuration(app: ASGIApp, drain_s: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=HttpProtocol,
-        ws="websockets-sansio",
+        ws=SocketProtocol,
+        ws_max_size=LIMITS.body_bytes,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -73,6 +73,8 @@ def document(models: Iterable[ModelEntry]) -> Json:
     }
     # Only the value of `n` is served, which the schema language cannot say: so it is not on offer.
     del components[CompletionRequest.__name__]["properties"]["best_of"]
+    # Only ids of responses that are there are served, likewise.
+    del components[ResponseRequest.__name__]["properties"]["previous_response_id"]
     return {
         "openapi": "3.1.0",
         "info": {"title": "Gearshift", "version": __version__, "license": {"name": "Apache-2.0"}},

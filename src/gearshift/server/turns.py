@@ -27,8 +27,8 @@ from gearshift.wire.errors import WireError, from_below
 
 _log = logging.getLogger(__name__)
 
-Reader = Callable[[bytes], Request]
-"""Wire's reader of an endpoint's bodies; raises WireError."""
+Reader = Callable[[bytes, Caller], Request]
+"""Wire's reader of an endpoint's bodies, for the caller who sent one; raises WireError."""
 
 
 class TurnEndpoint:
@@ -52,7 +52,7 @@ class TurnEndpoint:
             with self._bodies.hold() as held:
                 try:
                     caller = self._service.identify(bearer(scope))
-                    request = self._read(await read_json_body(scope, receive, held))
+                    request = self._read(await read_json_body(scope, receive, held), caller)
                 except ClientLeft:
                     return
                 except Exception as error:
@@ -68,7 +68,7 @@ class TurnEndpoint:
         turns = [Turn(asked, caller) for asked in request.asked()]
         headers = [(b"x-request-id", turns[0].id.encode())]
         journey = self._service.journey(turns[0]) if len(turns) == 1 else merged(self._service, turns)
-        pace = _Pace(self._metrics, arrived)
+        pace = Pace(self._metrics, arrived)
         opening = Opening(client, headers, self._limits) if request.stream else None
         answer: Answer | None = None
 
@@ -79,7 +79,7 @@ class TurnEndpoint:
             async with aclosing(journey) as batches:
                 async for batch in batches:
                     if answer is None:
-                        answer = request.answer(_heading(turns[0], usage))
+                        answer = request.answer(heading_of(turns[0], usage))
                         if opening is not None:
                             await opening.finish()
                     written = answer.feed(batch)
@@ -91,10 +91,10 @@ class TurnEndpoint:
         except (Exception, asyncio.CancelledError) as error:
             if client.left:
                 raise
-            problem = _problem(error, request.fields())
+            problem = problem_of(error, request.fields())
             if opening is None or not opening.stop():
                 return await _refuse(client.send, problem, {}, headers)
-            answer = answer or request.answer(_heading(turns[0], usage))
+            answer = answer or request.answer(heading_of(turns[0], usage))
             await client.send({"type": "http.response.body", "body": answer.fail(problem)})
             return problem.status
         finally:
@@ -107,7 +107,7 @@ class TurnEndpoint:
         return 200
 
 
-class _Pace:
+class Pace:
     """Measures the times that a client feels."""
 
     def __init__(self, metrics: Metrics, arrived: float) -> None:
@@ -130,12 +130,14 @@ class _Pace:
         self._last = now
 
 
-def _heading(turn: Turn, usage: Callable[[], Usage]) -> Heading:
+def heading_of(turn: Turn, usage: Callable[[], Usage]) -> Heading:
+    """What an answer shows of a turn that is resolved."""
     assert turn.model is not None, "a turn is resolved before its engine is asked for anything"
     return Heading(turn_id=turn.id, created=int(time.time()), model=turn.model, usage=usage)
 
 
-def _problem(error: BaseException, names: Mapping[str, str]) -> WireError:
+def problem_of(error: BaseException, names: Mapping[str, str]) -> WireError:
+    """What the client is told of an error, or of being cut off."""
     if isinstance(error, Exception):
         problem = from_below(error, names)
         if problem.status == 500:
@@ -146,6 +148,6 @@ def _problem(error: BaseException, names: Mapping[str, str]) -> WireError:
 
 
 async def _refuse(send: Send, error: Exception, names: Mapping[str, str], headers: Headers = ()) -> int:
-    problem = _problem(error, names)
+    problem = problem_of(error, names)
     await send_error(send, problem, headers=headers)
     return problem.status

@@ -5,7 +5,7 @@ plain answer. Both show the same `ResponseObject`, at different moments of its l
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -73,7 +73,7 @@ class ResponseUsage(msgspec.Struct):
 class IncompleteDetails(msgspec.Struct):
     """Why an answer stopped early."""
 
-    reason: Literal["max_output_tokens"]
+    reason: Literal["max_output_tokens", "interrupted"]
 
 
 class ResponseFailure(msgspec.Struct):
@@ -107,6 +107,12 @@ class Echoed(msgspec.Struct):
     top_p: float
     top_logprobs: int
     text: TextConfig
+    store: bool = False
+    previous_response_id: str | None = None
+
+
+Done = Callable[["ResponseObject"], None]
+"""Called with a response that later ones may refer to, before its last bytes leave."""
 
 
 class ResponseObject(Echoed, kw_only=True):
@@ -125,8 +131,7 @@ class ResponseObject(Echoed, kw_only=True):
     incomplete_details: IncompleteDetails | None = None
     object: Literal["response"] = "response"
     background: bool = False
-    store: bool = False
-    previous_response_id: None = None
+    end_turn: bool | msgspec.UnsetType = msgspec.UNSET
     reasoning: ReasoningOptions = ReasoningOptions()
     tool_choice: Literal["auto"] = "auto"
     tools: list[Never] = []
@@ -206,6 +211,11 @@ class _Snapshots:
         self._logprobs = logprobs
 
     @property
+    def response_id(self) -> str:
+        """The id of the response."""
+        return f"resp_{self._heading.turn_id}"
+
+    @property
     def choice(self) -> Choice:
         return self.gathered.choices[0]
 
@@ -229,6 +239,15 @@ class _Snapshots:
             return self.response("incomplete", [self.message("incomplete")], usage, incomplete_details=details)
         return self.response("completed", [self.message("completed")], usage, completed_at=int(time.time()))
 
+    def interrupted(self) -> ResponseObject:
+        """The response of a turn that its client stopped: what it had begun to say is discarded."""
+        details = IncompleteDetails("interrupted")
+        return self.response("incomplete", [], self._heading.usage(), incomplete_details=details)
+
+    def empty(self) -> ResponseObject:
+        """A response that was not to say anything."""
+        return self.response("completed", [], self._heading.usage(), completed_at=int(time.time()))
+
     def failed(self, output: list[OutputMessage], error: ResponseFailure) -> ResponseObject:
         """The response as far as it came."""
         return self.response("failed", output, self._heading.usage(), error=error)
@@ -246,7 +265,7 @@ class _Snapshots:
         started: Started = self.gathered.started
         echoed = self._echoed
         return ResponseObject(
-            id=f"resp_{self._heading.turn_id}",
+            id=self.response_id,
             created_at=self._heading.created,
             model=self._heading.model.id,
             status=status,
@@ -265,19 +284,28 @@ class _Snapshots:
             top_p=echoed.top_p,
             top_logprobs=echoed.top_logprobs,
             text=echoed.text,
+            store=echoed.store,
+            previous_response_id=echoed.previous_response_id,
+            end_turn=False if incomplete_details and incomplete_details.reason == "interrupted" else msgspec.UNSET,
         )
 
 
 class ResponseStream:
     """Events: created, in progress; item and part added; text as it comes; text, part and item done; the outcome."""
 
-    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool) -> None:
+    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool, done: Done) -> None:
         self._shots = _Snapshots(heading, echoed, logprobs=logprobs)
+        self._done = done
         self._logprobs = logprobs
         self._next = 0
         self._open = False
         slot = TextDeltaEvent(sse.SLOT_NUMBER, self._shots.item_id, sse.SLOT)
         self._text = sse.NumberedTemplate(sse.named(slot.type, slot))
+
+    @property
+    def response_id(self) -> str:
+        """The id of the response."""
+        return self._shots.response_id
 
     def feed(self, batch: Sequence[EngineEvent]) -> bytes:
         self._shots.gathered.take(batch)
@@ -302,8 +330,22 @@ class ResponseStream:
             ItemEvent("response.output_item.done", self._number(), shots.message(status)),
         ):
             out.append(sse.named(event.type, event))
-        out.append(self._show(f"response.{status}", shots.whole()))
+        whole = shots.whole()
+        self._done(whole)
+        out.append(self._show(f"response.{status}", whole))
         return b"".join(out)
+
+    def interrupt(self) -> bytes:
+        """The end of a stream that its client stopped after it had seen it begin."""
+        return self._last("response.incomplete", self._shots.interrupted())
+
+    def end_empty(self) -> bytes:
+        """The end of a stream that was not to say anything."""
+        return self._last("response.completed", self._shots.empty())
+
+    def _last(self, name: str, response: ResponseObject) -> bytes:
+        self._done(response)
+        return self._show(name, response)
 
     def fail(self, error: WireError) -> bytes:
         if not self._next:
@@ -340,15 +382,18 @@ class ResponseStream:
 class PlainResponse:
     """One object, when the answer is complete."""
 
-    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool) -> None:
+    def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool, done: Done) -> None:
         self._shots = _Snapshots(heading, echoed, logprobs=logprobs)
+        self._done = done
 
     def feed(self, batch: Sequence[EngineEvent]) -> bytes:
         self._shots.gathered.take(batch)
         return b""
 
     def end(self) -> bytes:
-        return msgspec.json.encode(self._shots.whole())
+        whole = self._shots.whole()
+        self._done(whole)
+        return msgspec.json.encode(whole)
 
     def fail(self, error: WireError) -> bytes:
         return error.body()
