@@ -43,15 +43,22 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help=f"catalogue name or GGUF file, may be repeated (default: {', '.join(MODELS)}; gemma only when it is "
         "here already, and only the first of them with --quick)",
     )
-    parser.add_argument("--rounds", type=int, help="passes over all turns (2, or 1 with --quick)")
+    parser.add_argument("--rounds", type=_positive, help="passes over all turns (2, or 1 with --quick)")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds to measure")
-    parser.add_argument("--load", type=int, default=32, help="standard streams beside a measured turn (32)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of every engine (2)")
+    parser.add_argument("--load", type=_positive, default=32, help="standard streams beside a measured turn (32)")
+    parser.add_argument("--threads", type=_positive, default=2, help="threads of every engine (2)")
     parser.add_argument("--no-peers", action="store_true", help="measure Gearshift alone")
     parser.add_argument("--peers", type=Path, default=ROOT / ".venv-bench", help="folder of the peers' environments")
     parser.add_argument("--cache", type=Path, default=ROOT / ".venv-bench" / "cache", help="folder for derived files")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results", help="folder for the JSON file")
     return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, but is {count}")
+    return count
 
 
 def main() -> int:

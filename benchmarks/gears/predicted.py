@@ -21,7 +21,8 @@ from gearshift.plan.calibration import Calibration
 from gearshift.plan.simulate import Machine, Run, Simulation
 from gearshift.plan.trace import TracedTurn
 
-_STREAMS = (48, 33, 32, 24, 17, 16, 12, 8, 4, 2, 1)
+_STREAMS = (24, 17, 16, 12, 8, 4, 2, 1)
+"""Rows at which steps are calibrated, besides those of the load with and without an ultrafast stream."""
 _STREAM_TOKENS = 4000
 """Of a stream of the load: more than it gets to."""
 _ARRIVES_S = 1.5
@@ -66,8 +67,11 @@ async def measure_predictions(bench: Bench, rounds: int) -> Calibrated:
 
 def _calibrate(bench: Bench) -> Calibration:
     progress("calibrating")
+    load, lookahead = bench.settings.load, GEARS["ultrafast"].lookahead
+    most = load + lookahead
+    streams = {most, load + 1, load, *(count for count in _STREAMS if count < most)}
     rounds = 1 if bench.settings.quick else 2
-    return calibrate(bench.model, bench.settings.threads, rounds=rounds, streams=_STREAMS)
+    return calibrate(bench.model, bench.settings.threads, rounds=rounds, streams=sorted(streams, reverse=True))
 
 
 def traced(bench: Bench, name: str) -> TracedTurn:
