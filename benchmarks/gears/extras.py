@@ -18,7 +18,10 @@ from gearshift.engine.protocol import Drafts
 
 _SEED = 7
 NEW_TEXT, EDITS = "new text, temperature 1", "edits"
-LOADS = (1, 8, 32)
+LOOKAHEAD = "lookahead "
+"""How the plans of lookahead for all begin; streams and text follow."""
+_LOADS = (1, 8)
+"""Streams, besides those of the load."""
 
 
 async def first_tokens(bench: Bench, rounds: int) -> None:
@@ -76,6 +79,8 @@ async def lookahead_for_all(bench: Bench, rounds: int) -> None:
     """Streams of one gear that may all use drafts whenever the scheduler finds that they pay, against never."""
     standard = replace(GEARS["standard"], lookahead=16)
     seconds = 1.0 if bench.settings.quick else 2.0
+    most = bench.settings.load
+    loads = [most] if bench.settings.quick else [*(count for count in _LOADS if count < most), most]
     texts: dict[str, tuple[Callable[[int], Prompt], float]] = {
         NEW_TEXT: (made_up, 1.0),
         EDITS: (_numbered([turn for turn in bench.collected.turns.values() if turn.kind in ("hints", "fix")]), 0.0),
@@ -85,9 +90,9 @@ async def lookahead_for_all(bench: Bench, rounds: int) -> None:
         await other.warm_up()
         for round_number in range(rounds):
             for text, (prompt_of, temperature) in texts.items():
-                for streams in LOADS[-1:] if bench.settings.quick else LOADS:
+                for streams in loads:
                     for mode in drafts if round_number % 2 == 0 else drafts[::-1]:
-                        with other.slice(f"lookahead {streams} {text}", mode, round_number, 0) as values:
+                        with other.slice(f"{LOOKAHEAD}{streams} {text}", mode, round_number, 0) as values:
                             async with Background(
                                 other.engine, streams, "standard", mode, temperature, prompt_of
                             ) as load:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from benchmarks.engine.samples import Spread, spread
 from benchmarks.engine.tables import NOTHING, pretty, table, verdict
 from benchmarks.gears import bars
-from benchmarks.gears.extras import EDITS as EDIT_STREAMS
-from benchmarks.gears.extras import LOADS, NEW_TEXT
+from benchmarks.gears.extras import LOOKAHEAD
 from benchmarks.gears.reading import Readings, edits, low
 from benchmarks.gears.turns import Kind
 from gearshift.catalog import GEARS
@@ -145,13 +144,11 @@ def _total_rows(model: str, readings: Readings, kinds: Sequence[str]) -> list[Ro
 
 def _other_rows(readings: Readings) -> list[Row]:
     rows: list[Row] = []
-    for text in (NEW_TEXT, EDIT_STREAMS):
-        for streams in LOADS:
-            plan = f"lookahead {streams} {text}"
-            found = spread(readings.ratios((plan, "cold"), (plan, "off"), "total"))
-            if found:
-                name = f"lookahead for all / never, total of {streams} streams, {text}"
-                rows.append(at_least(name, bars.LOOKAHEAD_TOTAL, found))
+    for plan in dict.fromkeys(each.plan for each in readings.slices if each.plan.startswith(LOOKAHEAD)):
+        streams, text = plan.removeprefix(LOOKAHEAD).split(" ", 1)
+        found = spread(readings.ratios((plan, "cold"), (plan, "off"), "total"))
+        name = f"lookahead for all / never, total of {streams} streams, {text}"
+        rows.append(at_least(name, bars.LOOKAHEAD_TOTAL, found))
     steps = [
         (full.values["first_token_s"] - idle.values["first_token_s"]) / full.values["step_s"]
         for full, idle in readings.pairs(("first-token", "full"), ("first-token", "idle"))

@@ -221,7 +221,8 @@ class Bench:
         self.collected.slices.append(Slice(plan, arm, round_number, turn, values, probe_s, seconds, idle_cpu, {}))
         names = list(self.collected.turns)
         shown = " ".join(f"{key} {value:.4g}" for key, value in values.items())
-        progress(f"{plan}, {arm}, {names[turn]}: {shown}")
+        of_turn = f", {names[turn]}" if "first_token_s" in values else ""
+        progress(f"{plan}, {arm}{of_turn}: {shown}")
 
     def differs(self, name: str, at: int | None, where: str) -> None:
         """Raises DifferentAnswer unless `at` is None."""
