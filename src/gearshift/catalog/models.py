@@ -3,6 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+EffortName = Literal["none", "low", "medium", "high", "xhigh", "max"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Where the users of a model are asked to go.
+
+    Attributes:
+        model: the id of its successor.
+        notice: what they read, in Markdown; it should name the date.
+        retires_at: Unix time from which the model is no longer served; None when it stays.
+    """
+
+    model: str
+    notice: str
+    retires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +34,9 @@ class ModelEntry:
         created: Unix time shown in model lists.
         owner: who made the model, shown in model lists.
         aliases: other names under which it answers.
+        efforts: reasoning efforts among which a user may choose, lightest first; none for a model that does not reason.
+        default_effort: the one that it takes when nobody chose.
+        upgrade: set when there is a successor.
     """
 
     id: str
@@ -24,3 +45,6 @@ class ModelEntry:
     created: int
     owner: str
     aliases: tuple[str, ...] = field(default=())
+    efforts: tuple[EffortName, ...] = ()
+    default_effort: EffortName | None = None
+    upgrade: Upgrade | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typer
 
-from gearshift.cli import models, proving, racing, serving, simulating
+from gearshift.cli import codex, models, proving, racing, serving, simulating
 
 app = typer.Typer(
     help="Serve coding models over the OpenAI API.",
@@ -19,6 +19,7 @@ app.command("race")(racing.race)
 app.command("simulate")(simulating.simulate)
 app.command("prove")(proving.prove)
 app.add_typer(models.app, name="models")
+app.add_typer(codex.app, name="codex")
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from gearshift.service import Service, UnknownModel
 from gearshift.stored import StoredResponses
 from gearshift.wire.answer import Request as TurnRequest
 from gearshift.wire.chat import read_chat
+from gearshift.wire.codex import catalogue, etag
 from gearshift.wire.completions import read_completion
 from gearshift.wire.errors import WireError, from_below
 from gearshift.wire.models import model, model_list
@@ -67,6 +68,8 @@ def build_app(service: Service, metrics: Metrics, hosts: Iterable[str] = (), lim
 
     async def models(request: Request) -> Response:
         service.identify(bearer(request.scope))
+        if "client_version" in request.query_params:
+            return _tagged(catalogue(service.models()), request.headers.get("if-none-match", ""))
         return _json(model_list(service.models()))
 
     async def one_model(request: Request) -> Response:
@@ -126,6 +129,15 @@ async def _error_from_below(request: Request, error: Exception) -> Response:
 def _for_anyone(read: Callable[[bytes], TurnRequest]) -> Reader:
     """A reader of bodies that mean the same whoever sends them."""
     return lambda body, caller: read(body)
+
+
+def _tagged(body: bytes, known: str) -> Response:
+    """A body with its ETag, or word that the one which the client knows is still right."""
+    tag = etag(body)
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if tag in (one.strip() for one in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type=_JSON)
 
 
 def _json(value: object) -> Response:
