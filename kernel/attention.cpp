@@ -77,16 +77,18 @@ template <bool whole>
 Softmax soften(const int32_t* scores, const float* key_scales, const float* value_scales, float factor, Span span,
                int16_t* weights) {
     constexpr int VECTORS = CHUNK_TOKENS / LANES;
+    // Vectors without a visible position would add zeros and change no bit.
+    const int begin = whole ? 0 : span.begin / LANES, end = whole ? VECTORS : (span.end + LANES - 1) / LANES;
     Floats values[VECTORS];
     Floats peaks = all(-3e38f);
-    for (int v = 0; v < VECTORS; ++v) {
+    for (int v = begin; v < end; ++v) {
         values[v] = to_floats(load(scores + v * LANES)) * (load(key_scales + v * LANES) * all(factor));
         if (!whole) values[v] = only(inside(v * LANES, span), values[v], all(-3e38f));
         peaks = larger(values[v], peaks);
     }
     const float peak = maximum(peaks);
     Floats totals = all(0.0f), largest = all(0.0f);
-    for (int v = 0; v < VECTORS; ++v) {
+    for (int v = begin; v < end; ++v) {
         Floats p = exp2(values[v] - all(peak));
         Floats scaled = p * load(value_scales + v * LANES);
         if (!whole) {
@@ -100,7 +102,8 @@ Softmax soften(const int32_t* scores, const float* key_scales, const float* valu
     }
     const float most = maximum(largest);
     const float steps = most > 1e-30f ? float(WEIGHT_LIMIT) / most : 0.0f;
-    for (int v = 0; v < VECTORS; ++v) {
+    if (!whole) __builtin_memset(weights, 0, CHUNK_TOKENS * sizeof(int16_t));
+    for (int v = begin; v < end; ++v) {
         const Floats x = smaller(larger(values[v] * all(steps), all(0.0f)), all(float(WEIGHT_LIMIT)));
         store_short(weights + v * LANES, to_ints(x));
     }

@@ -1,5 +1,5 @@
 // Keys and values of one model in blocks of BLOCK_TOKENS positions. It knows the layout of a block and nothing of
-// sequences: block tables come from above, and forward.cpp checks them.
+// sequences: block tables come from above, and forward_check.cpp checks them.
 //
 // A block of one layer and key-value head, with D = head_dim and 32 positions p:
 //     keys    int8 [D / 4][32][4]   dims 4i .. 4i+3 of every position: a score is a sum over quads of dims; int16 when fine

@@ -1,5 +1,5 @@
 // What happens to single rows between the linear layers: norms, rotations, activation, and attention over the cache.
-// One function table per ISA path; all tables give the same bits. Splitting the work among threads is forward.cpp's.
+// One function table per ISA path; all tables give the same bits. Splitting the work among threads is forward_step.h's.
 #pragma once
 #include <cstddef>
 #include <cstdint>

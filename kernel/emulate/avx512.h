@@ -73,6 +73,7 @@ EMULATED(_mm512_add_epi32, uint32_t, a + b)
 EMULATED(_mm512_sub_epi16, uint16_t, a - b)
 EMULATED(_mm512_sub_epi32, uint32_t, a - b)
 EMULATED(_mm512_mullo_epi16, uint16_t, uint32_t(a) * b)
+EMULATED(_mm512_mulhi_epu16, uint16_t, uint32_t(a) * b >> 16)
 EMULATED(_mm512_mullo_epi32, uint32_t, a* b)
 #undef EMULATED
 
@@ -140,15 +141,16 @@ inline __m512i _mm512_shuffle_epi8(__m512i x, __m512i index) {
     for (int i = 0; i < 64; i++) r.byte[i] = index.byte[i] & 128 ? 0 : x.byte[i / 16 * 16 + (index.byte[i] & 15)];
     return r;
 }
-inline __m512i emulated_shuffle_words(__m512i x, int control, int first) {
+template <int BYTES>
+emulated::Integers<BYTES> emulated_shuffle_words(emulated::Integers<BYTES> x, int control, int first) {
     const auto words = emulated::as<uint16_t>(x);
     auto r = words;
-    for (int quarter = 0; quarter < 4; quarter++)
-        for (int i = 0; i < 4; i++) r[8 * quarter + first + i] = words[8 * quarter + first + (control >> 2 * i & 3)];
+    for (int start = first; start < r.count; start += 8)
+        for (int i = 0; i < 4; i++) r[start + i] = words[start + (control >> 2 * i & 3)];
     return emulated::bits(r);
 }
-inline __m512i _mm512_shufflelo_epi16(__m512i x, int control) { return emulated_shuffle_words(x, control, 0); }
-inline __m512i _mm512_shufflehi_epi16(__m512i x, int control) { return emulated_shuffle_words(x, control, 4); }
+inline __m128i _mm_shufflelo_epi16(__m128i x, int control) { return emulated_shuffle_words(x, control, 0); }
+inline __m128i _mm_shufflehi_epi16(__m128i x, int control) { return emulated_shuffle_words(x, control, 4); }
 inline __m512i _mm512_mask_mov_epi16(__m512i base, __mmask32 mask, __m512i x) {
     auto r = emulated::as<uint16_t>(base);
     const auto y = emulated::as<uint16_t>(x);
