@@ -1,7 +1,7 @@
 """The journey of one turn: identify, resolve, admit, generate, settle (trimming joins between resolve and admit).
 
 The service knows engines, callers and the settlement hook; it knows no wire format and no transport. Whatever
-happens to a turn, `settle` is called for it exactly once, with exact counts.
+happens to a turn, `settle` is called for it exactly once, with exact counts, and its reservation is closed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gearshift.accounts import Caller, KeyRing, Settle, Usage
 from gearshift.caller import NO_WORK, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
 from gearshift.engine.protocol import ChoiceEnd, Constraint, Drafts, Engine, EngineEvent, Generation, Sampling, Started
+
+if TYPE_CHECKING:
+    # Brings in the database, which an open server does without.
+    from gearshift.accounts.meter import Booking, Meter
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +75,7 @@ class Turn:
     """One turn under way: who asked what, and exact counts of what came of it so far.
 
     `model` is known once the turn is resolved, `started` once the engine took it in; `produced` counts the tokens
-    that the engine has handed over.
+    that the engine has handed over. `booking` is its reservation, where the caller's account is metered.
     """
 
     asked: Asked
@@ -81,6 +85,7 @@ class Turn:
     started: Started | None = None
     produced: int = 0
     ending: Literal["finished", "cancelled", "failed"] = "failed"
+    booking: Booking | None = None
     _choices: dict[int, _Count] = field(default_factory=dict[int, _Count])
 
     def count(self, batch: Sequence[EngineEvent]) -> None:
@@ -123,10 +128,12 @@ class Turn:
 class Service:
     """Serves turns from one or more engines."""
 
-    def __init__(self, engines: Sequence[Engine], keys: KeyRing, settle: Settle) -> None:
+    def __init__(self, engines: Sequence[Engine], keys: KeyRing, settle: Settle, meter: Meter | None = None) -> None:
+        """meter: books the turns of accounts that have tanks; None where there are none."""
         self.engines = tuple(engines)
         self._keys = keys
         self._settle_hook = settle
+        self._meter = meter
 
     def models(self) -> list[ModelEntry]:
         """Every model on offer."""
@@ -148,15 +155,18 @@ class Service:
         """Everything after `identify`: yields the engine's batches as they come, one per step.
 
         Close it (`aclose`) or cancel the task that reads it to end the turn early; its rows are free at the next
-        step. Raises UnknownModel, and what `Engine.generate` raises.
+        step. Raises UnknownModel, TankEmpty, BooksUnavailable, and what `Engine.generate` raises.
         """
         engine, entry = self.resolve(turn.asked.model)
         turn.model = entry
         generation = self.admit(turn, entry)
         try:
+            await self.reserve(turn, engine, entry)
             async with aclosing(engine.generate(generation)) as batches:
                 async for batch in batches:
                     turn.count(batch)
+                    if turn.booking is not None:
+                        await turn.booking.progress(turn.usage)
                     yield batch
             turn.ending = "finished"
         except (asyncio.CancelledError, GeneratorExit):
@@ -165,8 +175,20 @@ class Service:
         finally:
             self.settle(turn)
 
+    async def reserve(self, turn: Turn, engine: Engine, entry: ModelEntry) -> None:
+        """Take the worst case of a metered turn from its tank: the whole prompt, and all that it may answer."""
+        if self._meter is None or not self._meter.metered(turn.caller.account):
+            return
+        asked = turn.asked
+        prompt_tokens = await engine.count_tokens(entry.id, asked.prompt)
+        room = max(0, entry.context_window - prompt_tokens)
+        limit = room if asked.sampling.max_tokens is None else min(room, asked.sampling.max_tokens)
+        turn.booking = await self._meter.admit(
+            turn.id, turn.caller.account, entry.id, asked.gear, prompt_tokens, limit * asked.sampling.n
+        )
+
     def admit(self, turn: Turn, entry: ModelEntry) -> Generation:
-        """The turn as the engine takes it. Reservations join here; seats and queues are the engine's own."""
+        """The turn as the engine takes it; seats and queues are the engine's own."""
         asked = turn.asked
         return Generation(
             turn_id=turn.id,
@@ -184,6 +206,8 @@ class Service:
 
     def settle(self, turn: Turn) -> None:
         """Book what the turn used. A hook that breaks must not cost the client its answer."""
+        if turn.booking is not None:
+            turn.booking.close(turn.usage)
         try:
             self._settle_hook(turn.id, turn.caller, turn.usage)
         except Exception:

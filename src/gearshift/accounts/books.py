@@ -8,7 +8,7 @@ stores them is `store`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gearshift.accounts.prices import Tokens
@@ -113,6 +113,15 @@ class Granted:
     turn: BookedTurn
     fell_over: bool
     states: tuple[TankState, ...]
+
+    def before(self) -> tuple[TankState, ...]:
+        """The same without this turn's own reservation, most of which comes back: what a user calls used."""
+        return tuple(
+            replace(tank, windows=tuple(replace(one, balance=one.balance + self.turn.reserved) for one in tank.windows))
+            if tank.name == self.turn.tank
+            else tank
+            for tank in self.states
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
-"""API keys of an open or a closed server. A key is kept only as its SHA-256 digest; every presented key is
-compared with every known digest in constant time. Which tanks a key may draw from grows elsewhere in this room.
+"""Who a key belongs to. Keys come from the environment (unmetered, each an account of its own) and from the directory
+of accounts; each is kept only as its SHA-256 digest and compared in constant time. What an account may draw is the
+meter's matter.
 """
 
 from __future__ import annotations
@@ -7,8 +8,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gearshift.caller import LOCAL, Caller
+
+if TYPE_CHECKING:
+    # Brings in the database, which an open server does without.
+    from gearshift.accounts.directory import Directory
 
 
 class Unauthorized(Exception):
@@ -16,21 +22,22 @@ class Unauthorized(Exception):
 
 
 class KeyRing:
-    """The keys that open this server. Without any key the server is open and everybody is `local`."""
+    """The keys that open this server. Without any key or account the server is open and everybody is `local`."""
 
-    def __init__(self, keys: Iterable[str] = ()) -> None:
+    def __init__(self, keys: Iterable[str] = (), directory: Directory | None = None) -> None:
         digests = dict.fromkeys(hashlib.sha256(key.encode()).digest() for key in keys)
         self._callers = {digest: _caller(digest) for digest in digests}
+        self._directory = directory
 
     @classmethod
-    def from_text(cls, text: str) -> KeyRing:
+    def from_text(cls, text: str, directory: Directory | None = None) -> KeyRing:
         """Keys separated by commas or white space, as in GEARSHIFT_API_KEYS."""
-        return cls(text.replace(",", " ").split())
+        return cls(text.replace(",", " ").split(), directory)
 
     @property
     def open(self) -> bool:
         """Whether everybody may come in."""
-        return not self._callers
+        return not self._callers and (self._directory is None or self._directory.empty)
 
     def caller(self, key: str | None) -> Caller:
         """Who presents `key`.
@@ -42,6 +49,8 @@ class KeyRing:
             return LOCAL
         if not key:
             raise Unauthorized("You didn't provide an API key. Send it as 'Authorization: Bearer KEY'.")
+        if self._directory is not None and (account := self._directory.find(key)) is not None:
+            return Caller(account=account.name, cache_scope=account.name)
         presented = hashlib.sha256(key.encode(errors="surrogateescape")).digest()
         found: Caller | None = None
         # No early exit: the time taken must not tell how far down the list a key stands.

@@ -82,11 +82,6 @@ class Plans:
     prices: PriceList
     plans: Mapping[str, Plan]
 
-    @property
-    def priced(self) -> frozenset[str]:
-        """Models that a tank names: each needs a price."""
-        return frozenset(model for plan in self.plans.values() for tank in plan.tanks for model in tank.models)
-
 
 NO_PLANS = Plans(PriceList(()), {})
 

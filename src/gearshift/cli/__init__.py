@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typer
 
-from gearshift.cli import codex, models, proving, racing, serving, simulating
+from gearshift.cli import accounts, codex, keys, models, proving, racing, serving, simulating
 
 app = typer.Typer(
     help="Serve coding models over the OpenAI API.",
@@ -20,6 +20,8 @@ app.command("simulate")(simulating.simulate)
 app.command("prove")(proving.prove)
 app.add_typer(models.app, name="models")
 app.add_typer(codex.app, name="codex")
+app.add_typer(accounts.app, name="accounts")
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

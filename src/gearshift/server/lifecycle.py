@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,6 +26,9 @@ from gearshift.server.protocol import HttpProtocol
 from gearshift.server.security import is_loopback
 from gearshift.server.socket_protocol import SocketProtocol
 from gearshift.service import Service
+
+if TYPE_CHECKING:
+    from gearshift.accounts.directory import Directory
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +63,9 @@ def allowed_hosts_from_environment() -> tuple[str, ...]:
     return tuple(os.environ.get("GEARSHIFT_ALLOWED_HOSTS", "").replace(",", " ").split())
 
 
-def keys_from_environment() -> KeyRing:
-    """GEARSHIFT_API_KEYS, taken out of the environment: from here on only digests are kept."""
-    return KeyRing.from_text(os.environ.pop("GEARSHIFT_API_KEYS", ""))
+def keys_from_environment(directory: Directory | None = None) -> KeyRing:
+    """GEARSHIFT_API_KEYS, taken out of the environment (from here on only digests are kept), and those of accounts."""
+    return KeyRing.from_text(os.environ.pop("GEARSHIFT_API_KEYS", ""), directory)
 
 
 def listen(address: Address, keys: KeyRing) -> socket.socket:

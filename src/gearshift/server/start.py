@@ -6,15 +6,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
+from gearshift.accounts.places import configured
 from gearshift.engine.local.download import Accept
 from gearshift.engine.local.engine import LocalEngine
 from gearshift.engine.local.home import Progress
 from gearshift.engine.local.load import EngineOptions, load
 from gearshift.server.greeting import MemoryPart, greeting, resident_bytes, url_of
-from gearshift.server.lifecycle import Address, keys_from_environment, listen, serve
+from gearshift.server.lifecycle import Address, CannotServe, keys_from_environment, listen, serve
 from gearshift.server.metrics import Metrics
 from gearshift.service import Service
+
+if TYPE_CHECKING:
+    from gearshift.accounts.opening import OpenAccounts
 
 
 def start(
@@ -32,23 +38,43 @@ def start(
     progress, accept: see `engine.local.load`. loaded: called when there is no more progress to come.
 
     Raises:
-        CannotServe: the address cannot be used; nothing was loaded then.
+        CannotServe: the address or the accounts cannot be used.
         What `engine.local.load.load` raises.
     """
     began = time.perf_counter()
-    keys = keys_from_environment()
-    with listen(address, keys) as listener:
+    with ExitStack() as until_end:
+        accounts = _accounts(until_end)
+        keys = keys_from_environment(accounts.directory if accounts else None)
+        listener = until_end.enter_context(listen(address, keys))
         url = url_of(address.host, listener.getsockname()[1])
         engine = load(models, options, progress, accept)
         loaded()
+        if accounts is not None and (missing := accounts.unpriced([entry.id for entry in engine.models()])):
+            raise CannotServe(missing)
         metrics = Metrics([engine])
 
         def ready() -> None:
             took_s = time.perf_counter() - began
             print(greeting(url, engine.models(), memory_parts(engine), keys=not keys.open, took_s=took_s), flush=True)
 
-        service = Service([engine], keys, metrics.settle)
+        service = Service([engine], keys, metrics.settle, accounts.meter if accounts else None)
         serve(service, metrics, listener, address, ready=ready, drain_s=drain_s)
+
+
+def _accounts(until_end: ExitStack) -> OpenAccounts | None:
+    """The accounts, where any are configured. Raises CannotServe."""
+    if not configured():
+        return None
+    # Brings in the database, which an open server does without.
+    from gearshift.accounts.opening import CannotServeAccounts, open_accounts
+
+    try:
+        accounts = open_accounts()
+    except CannotServeAccounts as error:
+        raise CannotServe(str(error)) from None
+    if accounts is not None:
+        until_end.callback(accounts.close)
+    return accounts
 
 
 def memory_parts(engine: LocalEngine) -> list[MemoryPart]:

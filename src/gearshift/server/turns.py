@@ -24,6 +24,7 @@ from gearshift.server.security import bearer
 from gearshift.service import Service, Turn
 from gearshift.wire.answer import Answer, Heading, Request
 from gearshift.wire.errors import WireError, from_below
+from gearshift.wire.limits import limit_headers
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class TurnEndpoint:
                 async for batch in batches:
                     if answer is None:
                         answer = request.answer(heading_of(turns[0], usage))
+                        headers.extend(_limits(turns[0]))
                         if opening is not None:
                             await opening.finish()
                     written = answer.feed(batch)
@@ -134,6 +136,14 @@ def heading_of(turn: Turn, usage: Callable[[], Usage]) -> Heading:
     """What an answer shows of a turn that is resolved."""
     assert turn.model is not None, "a turn is resolved before its engine is asked for anything"
     return Heading(turn_id=turn.id, created=int(time.time()), model=turn.model, usage=usage)
+
+
+def _limits(turn: Turn) -> Headers:
+    """The state of the tank that a metered turn draws from, and of the others."""
+    if turn.booking is None:
+        return []
+    found = limit_headers(turn.booking.granted, time.time())
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in found.items()]
 
 
 def problem_of(error: BaseException, names: Mapping[str, str]) -> WireError:

@@ -9,23 +9,33 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from gearshift.accounts import Unauthorized
+from gearshift.accounts import BooksUnavailable, TankEmpty, Unauthorized
 from gearshift.engine.protocol import ContextOverflow, EngineFailure, InvalidGeneration, Overloaded
 from gearshift.service import UnknownModel
+from gearshift.wire.limits import refusal_headers
 
 ErrorType = Literal[
-    "invalid_request_error", "authentication_error", "permission_error", "rate_limit_error", "server_error"
+    "invalid_request_error",
+    "authentication_error",
+    "permission_error",
+    "rate_limit_error",
+    "usage_limit_reached",
+    "server_error",
 ]
 
 
 class ErrorObject(msgspec.Struct):
-    """What went wrong: `param` is the path of the field at fault, `code` a word for programs."""
+    """What went wrong: `param` is the path of the field at fault, `code` a word for programs. An empty tank says in
+    `resets_at` when it refills, in Unix seconds.
+    """
 
     message: str
     type: ErrorType
     param: str | None
     code: str | None
+    resets_at: int | UnsetType = UNSET
 
 
 class ErrorBody(msgspec.Struct):
@@ -46,11 +56,14 @@ class WireError(Exception):
         code: str | None = None,
         kind: ErrorType = "invalid_request_error",
         retry_after_s: float | None = None,
+        resets_at: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.object = ErrorObject(message=message, type=kind, param=param, code=code)
+        self.object = ErrorObject(
+            message=message, type=kind, param=param, code=code, resets_at=UNSET if resets_at is None else resets_at
+        )
         self.headers = dict(headers or {})
         if retry_after_s is not None:
             # Whole seconds, rounded up: a client that comes back too early only adds to the load.
@@ -93,6 +106,17 @@ def from_below(error: Exception, fields: Mapping[str, str]) -> WireError:
                 kind="authentication_error",
                 headers={"www-authenticate": "Bearer"},
             )
+        case TankEmpty():
+            return WireError(
+                429,
+                str(error),
+                code="usage_limit_reached",
+                kind="usage_limit_reached",
+                resets_at=error.resets_at,
+                headers=refusal_headers(error),
+            )
+        case BooksUnavailable():
+            return WireError(503, str(error), code="books_unavailable", kind="server_error", retry_after_s=5)
         case Overloaded():
             return WireError(
                 429, str(error), code="overloaded", kind="rate_limit_error", retry_after_s=error.retry_after_s
