@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 MODELS = ("gemma-3-270m", "smollm2-135m-instruct")
 METHOD = (
     "Measured in process: the engine through its protocol, no HTTP. Rates are those of a turn's tokens after its "
-    "first, from the moments at which they arrived. Every measured turn is cold: its caller is new, so neither its "
-    "prompt nor any answer is known. Medians with quartiles."
+    "first, from the moments at which they arrived. Every measured turn is cold: drafts come from itself alone. In the "
+    "batch and for first tokens the caller is new, so prompts are unknown too. Medians with quartiles."
 )
 
 

@@ -11,7 +11,7 @@ from benchmarks.engine.arms.timeline import Timeline
 from benchmarks.gears.turns import CodingTurn
 from gearshift.caller import NO_WORK, Caller, Work
 from gearshift.catalog import GearName
-from gearshift.conversation import Prompt, RawText
+from gearshift.conversation import Prompt
 from gearshift.engine.local.engine import LocalEngine
 from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Generation, Sampling
 
@@ -47,6 +47,10 @@ class Answer:
 def new_scope() -> Caller:
     """A caller nobody has been before: neither its prompts nor its answers are known."""
     return Caller("benchmark", f"benchmark-{next(_numbers)}")
+
+
+KNOWN = Caller("benchmark", "benchmark-known")
+"""Whose prompts may lie in the cache: where only the rate after the first token counts."""
 
 
 def greedy(turn: CodingTurn) -> Sampling:
@@ -85,11 +89,6 @@ async def ask(
             answer.timeline.arrived(now, arrived)
     answer.ended = time.perf_counter()
     return answer
-
-
-async def ask_turn(engine: LocalEngine, turn: CodingTurn, gear: GearName, drafts: Drafts = "cold") -> Answer:
-    """The greedy answer to a measured turn."""
-    return await ask(engine, RawText(turn.prompt), greedy(turn), gear, drafts)
 
 
 def work_values(answers: Sequence[Answer]) -> dict[str, float]:

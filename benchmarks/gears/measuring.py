@@ -18,11 +18,12 @@ from typing import Any
 from benchmarks.engine.probe import Probe
 from benchmarks.engine.samples import Slice
 from benchmarks.engine.worker import Worker
-from benchmarks.gears.answers import Answer, ask, greedy, work_values
+from benchmarks.gears.answers import KNOWN, Answer, ask, greedy, new_scope, work_values
 from benchmarks.gears.background import Background
 from benchmarks.gears.loops import is_loop
 from benchmarks.gears.rates import first_difference, pooled_rate, rate_within, total_within, usual_gap
 from benchmarks.gears.turns import CodingTurn, Kind
+from gearshift.caller import Caller
 from gearshift.catalog import GearName
 from gearshift.conversation import RawText
 from gearshift.engine.local.load import EngineOptions, OpenModel, serve
@@ -159,14 +160,16 @@ class Bench:
         name = min(self.collected.clean, key=lambda name: len(self.collected.expected[name]))
         async with Background(self.engine, self.settings.load) as others:
             await others.window(1.0)
-            await self._answer(name, "ultrafast")
+            await self._answer(name, "ultrafast", KNOWN)
 
     async def refer(self) -> None:
         """The expected answers, all at once: standard, without drafts."""
         names = [name for name, turn in self.collected.turns.items() if turn.kind in self.settings.kinds]
+        if self.settings.quick:
+            names = first_of_each(names, self.collected.turns, 2)
         turns = [self.collected.turns[name] for name in names]
         found = await asyncio.gather(
-            *(ask(self.engine, RawText(turn.prompt), greedy(turn), "standard", "off") for turn in turns)
+            *(ask(self.engine, RawText(turn.prompt), greedy(turn), "standard", "off", KNOWN) for turn in turns)
         )
         self.collected.expected = {name: answer.ids for name, answer in zip(names, found, strict=True)}
         self.collected.sort_out(self.settings.per_kind)
@@ -192,7 +195,7 @@ class Bench:
         """Turns one after the other beside the load: end to end, and each by itself."""
         with self.slice("batch", gear, round_number, 0) as values:
             async with Background(self.engine, self.settings.load):
-                answers = [await self._answer(name, gear) for name in names]
+                answers = [await self._answer(name, gear, new_scope()) for name in names]
             seconds = answers[-1].ended - answers[0].asked
             values |= {"seconds": seconds, "output_share": sum(answer.output_s for answer in answers) / seconds}
         whole = self.collected.slices[-1]
@@ -234,12 +237,12 @@ class Bench:
         answers: list[Answer] = []
         most = 1 if self.settings.quick else MOST_REPEATS
         while len(answers) < most and sum(answer.output_s for answer in answers) < LEAST_S:
-            answers.append(await self._answer(name, gear))
+            answers.append(await self._answer(name, gear, KNOWN))
         return answers
 
-    async def _answer(self, name: str, gear: GearName) -> Answer:
+    async def _answer(self, name: str, gear: GearName, caller: Caller) -> Answer:
         turn = self.collected.turns[name]
-        answer = await ask(self.engine, RawText(turn.prompt), greedy(turn), gear)
+        answer = await ask(self.engine, RawText(turn.prompt), greedy(turn), gear, "cold", caller)
         self.collected.check(name, answer.ids, f"{gear}, {self.engine.status().running} streams beside it")
         return answer
 

@@ -89,7 +89,7 @@ async def measure_peer(bench: Bench, python: Path | None, root: Path, rounds: in
 
 
 async def _round(bench: Bench, worker: Worker, round_number: int) -> None:
-    for name in bench.some():
+    for name in bench.some()[: 1 if bench.settings.quick else None]:
         _peer_turn(bench, worker, name, "turn", "peer-idle", round_number)
         await bench.idle(name, "ultrafast", round_number, "peer-idle")
         await bench.loaded(name, "ultrafast", round_number, "peer-loaded")

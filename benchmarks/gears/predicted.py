@@ -61,7 +61,8 @@ async def measure_predictions(bench: Bench, rounds: int) -> Calibrated:
         for name in names:
             await bench.idle(name, "ultrafast", round_number, "predicted-idle")
             await bench.loaded(name, "ultrafast", round_number, "predicted-loaded")
-    calibrated.calibrations.append(_calibrate(bench))
+    if not bench.settings.quick:
+        calibrated.calibrations.append(_calibrate(bench))
     return calibrated
 
 

@@ -49,7 +49,7 @@ async def measure_model(
             for looped in collected.looped[: 1 if settings.quick else 3]:
                 await bench.idle(looped, "ultrafast", 0, "looped")
             calibrated = await measure_predictions(bench, 1)
-            await measure_shares(bench, MEASURED[1:3] if settings.quick else MEASURED, 1)
+            await measure_shares(bench, MEASURED[-1:] if settings.quick else MEASURED, 1)
             await sampled_answers(bench, 1)
             await warm_drafts(bench, 1)
             await first_tokens(bench, rounds)
@@ -89,7 +89,7 @@ async def _round(bench: Bench, round_number: int) -> None:
         await bench.loaded(name, "ultrafast", round_number)
         if round_number == 0 and name in (bench.some() if bench.settings.quick else bench.collected.one_of_each_kind()):
             await bench.loaded(name, "priority", round_number)
-    batch = bench.collected.one_of_each_kind()
+    batch = bench.some() if bench.settings.quick else bench.collected.one_of_each_kind()
     for gear in ("ultrafast", "standard") if forward else ("standard", "ultrafast"):
         await bench.batch(batch, gear, round_number)
 
@@ -114,7 +114,7 @@ def _predictions(
     calibrated: Calibrated, collected: Collected, load: int
 ) -> dict[tuple[str, str, int], dict[str, float]]:
     """Predicted values by plan, turn and round."""
-    rounds = range(len(calibrated.calibrations) - 1)
+    rounds = range(max(len(calibrated.calibrations) - 1, 1))
     return {
         (plan, name, round_number): calibrated.predicted(name, round_number, streams)
         for plan, streams in zip(_ROUND_PARTS, (0, load), strict=True)
