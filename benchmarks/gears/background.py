@@ -19,6 +19,7 @@ from gearshift.engine.protocol import Delta, Drafts, Generation, Sampling
 
 _SETTLING_S = 0.15
 """After the last stream had its first token."""
+_ENDING_POLLS = 400
 _LOAD = Caller("load", "load")
 """One caller, so that the prompts are found in the cache when the load starts again."""
 
@@ -72,6 +73,10 @@ class Background:
         for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(ended, Exception) and error is None:
                 raise ended
+        for _ in range(_ENDING_POLLS):  # a step may still run, and a probe must not run beside it
+            if not self._engine.status().running:
+                return
+            await asyncio.sleep(0.005)
 
     async def window(self, seconds: float) -> tuple[float, float]:
         """Let the streams run by themselves; begin and end of that time."""

@@ -23,6 +23,8 @@ EVENT = b"data: {"
 CONTEXT = 256
 ALONE_S = 0.7
 START_TIMEOUT_S = 300.0
+_ENDING_S = 0.5
+"""Until the server has noticed that nobody listens: the next probe must not run beside it."""
 
 servers: list[Any] = []
 runner = asyncio.Runner()
@@ -122,6 +124,8 @@ async def _turn(prompt: str, stop: str, most_tokens: int, streams: int) -> dict[
     for each in others:
         assert each.transport is not None
         each.transport.abort()
+    if others:
+        await asyncio.sleep(_ENDING_S)
     values = _values(own.timeline, [each.timeline for each in others], [before, after])
     timings = last.get("timings", {})
     values |= {name: float(timings[name]) for name in ("draft_n", "draft_n_accepted") if name in timings}
