@@ -10,8 +10,12 @@ import sys
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
 
 from tests.scripted import WORDS
 
@@ -129,3 +133,46 @@ def test_a_second_server_on_a_port_says_so() -> None:
         assert second.returncode == 1
         assert f"Port {server.port} on 127.0.0.1 is already in use" in second.stderr
         assert "Traceback" not in second.stderr
+
+
+@contextlib.contextmanager
+def talking(server: Child) -> Generator[ClientConnection]:
+    with connect(f"ws://127.0.0.1:{server.port}/v1/responses") as socket:
+        yield socket
+
+
+def create(socket: ClientConnection, prompt: str, **fields: object) -> None:
+    socket.send(json.dumps({"type": "response.create", "model": "scripted", "input": prompt, **fields}))
+    assert json.loads(socket.recv())["type"] == "response.created"
+
+
+def test_a_signal_lets_turns_of_sockets_end_and_then_closes_them() -> None:
+    with child(drain_s=60) as server:
+        with talking(server) as idle, talking(server) as socket:
+            create(socket, "forever", max_output_tokens=100)
+            server.process.send_signal(signal.SIGTERM)
+            with pytest.raises(ConnectionClosed) as closed:
+                idle.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1001
+            assert server.process.poll() is None
+            events = [json.loads(frame) for frame in socket]
+        assert events[-1]["type"] == "response.incomplete"
+        assert events[-1]["response"]["usage"]["output_tokens"] == 100
+        assert server.lines()[-2:] == ["settled finished", "ended well"]
+        assert server.process.returncode == 0
+
+
+def test_a_turn_of_a_socket_is_told_when_patience_ends() -> None:
+    with child(drain_s=1) as server:
+        with talking(server) as socket:
+            create(socket, "forever")
+            server.process.send_signal(signal.SIGTERM)
+            events: list[dict[str, Any]] = []
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    events.append(json.loads(socket.recv()))
+        assert events[-1]["type"] == "response.failed"
+        assert "shutting down" in events[-1]["response"]["error"]["message"]
+        assert server.lines() == [CUT_OFF, "settled cancelled", "ended well"]
+        assert server.process.returncode == 0

@@ -431,7 +431,9 @@ def test_a_stream_that_waits_is_kept_alive(path: str, fails: bool) -> None:
         assert events[-1] == "[DONE]" if path != "/v1/responses" else events[-1]["type"] == "response.completed"
     elif path == "/v1/responses":
         (event,) = events
-        assert (event["type"], event["code"], event["sequence_number"]) == ("error", "engine_failure", 0)
+        assert (event["type"], event["sequence_number"]) == ("response.failed", 0)
+        response = event["response"]
+        assert (response["status"], response["error"]["code"], response["seed"]) == ("failed", "server_error", None)
     else:
         (event,) = events
         assert event["error"]["code"] == "engine_failure"

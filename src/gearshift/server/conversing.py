@@ -31,6 +31,7 @@ from gearshift.wire.websocket import (
     CreateCall,
     error_frame,
     frames_of,
+    limits_frame,
     read_create,
     read_head,
     warmed_up,
@@ -38,9 +39,8 @@ from gearshift.wire.websocket import (
 
 _log = logging.getLogger(__name__)
 
-_GOING_AWAY = 1012
+_GOING_AWAY = 1001
 _DONE = 1000
-_MISUSED = 1008
 _ENDPOINT = "websocket"
 
 
@@ -227,6 +227,8 @@ class Conversing:
                 if self._answer is None:
                     self._answer = call.stream_answer(heading_of(turn, lambda: turn.usage))
                     self._answering = self._answer.response_id
+                    if turn.booking is not None:
+                        await self._pulse.send(limits_frame(turn.booking.granted))
                 written = self._answer.feed(batch)
                 pace.note([turn])
                 await self._events(written)

@@ -23,7 +23,6 @@ from gearshift.wire.responses_answer import (
     PartEvent,
     ResponseEvent,
     ResponseObject,
-    StreamErrorEvent,
     TextDeltaEvent,
     TextDoneEvent,
 )
@@ -31,7 +30,7 @@ from gearshift.wire.responses_items import ITEMS
 
 Json = dict[str, Any]
 
-_STREAM_EVENTS = (ResponseEvent, ItemEvent, PartEvent, TextDeltaEvent, TextDoneEvent, StreamErrorEvent)
+_STREAM_EVENTS = (ResponseEvent, ItemEvent, PartEvent, TextDeltaEvent, TextDoneEvent)
 _ROOTS: tuple[type[msgspec.Struct], ...] = (
     ChatRequest,
     ChatCompletion,

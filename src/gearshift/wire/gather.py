@@ -30,13 +30,14 @@ class Gathered:
 
     def __init__(self, choices: int) -> None:
         self.choices = [Choice() for _ in range(choices)]
-        self._started: Started | None = None
+        self.begun: Started | None = None
+        """How the (first) turn of this answer started, once it has."""
 
     @property
     def started(self) -> Started:
-        """How the (first) turn of this answer started."""
-        assert self._started is not None, "an engine starts every turn before it yields anything else"
-        return self._started
+        """The same, of a turn that has begun."""
+        assert self.begun is not None, "an engine starts every turn before it yields anything else"
+        return self.begun
 
     def take(self, batch: Sequence[EngineEvent]) -> None:
         """Add a batch."""
@@ -47,5 +48,5 @@ class Gathered:
                 choice.logprobs.extend(event.logprobs)
             elif isinstance(event, ChoiceEnd):
                 self.choices[event.choice].reason = event.reason
-            elif self._started is None:
-                self._started = event
+            elif self.begun is None:
+                self.begun = event

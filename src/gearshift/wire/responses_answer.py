@@ -116,14 +116,15 @@ Done = Callable[["ResponseObject"], None]
 
 
 class ResponseObject(Echoed, kw_only=True):
-    """A response. `seed` is an extension: the seed that was used, drawn if none was given."""
+    """A response. `seed` is an extension: the seed that was used, drawn if none was given; a response that failed
+    before it began has none."""
 
     id: str
     created_at: int
     model: str
     status: Status
     service_tier: str
-    seed: int
+    seed: int | None
     output: list[OutputMessage]
     usage: ResponseUsage | None = None
     completed_at: int | None = None
@@ -190,16 +191,6 @@ class TextDoneEvent(msgspec.Struct):
     type: Literal["response.output_text.done"] = "response.output_text.done"
 
 
-class StreamErrorEvent(msgspec.Struct):
-    """Why there is no response at all; one that has been shown as created fails by its own event."""
-
-    sequence_number: int
-    message: str
-    code: str | None
-    param: str | None
-    type: Literal["error"] = "error"
-
-
 class _Snapshots:
     """The response object of a turn at any moment."""
 
@@ -262,15 +253,16 @@ class _Snapshots:
         error: ResponseFailure | None = None,
         incomplete_details: IncompleteDetails | None = None,
     ) -> ResponseObject:
-        started: Started = self.gathered.started
+        begun = self.gathered.begun
+        gear = begun.gear if begun else self._heading.usage().gear
         echoed = self._echoed
         return ResponseObject(
             id=self.response_id,
             created_at=self._heading.created,
             model=self._heading.model.id,
             status=status,
-            service_tier=service_tier_of(started.gear),
-            seed=started.seed,
+            service_tier=service_tier_of(gear),
+            seed=begun.seed if begun else None,
             output=output,
             usage=None if usage is None else _usage(usage),
             completed_at=completed_at,
@@ -348,10 +340,7 @@ class ResponseStream:
         return self._show(name, response)
 
     def fail(self, error: WireError) -> bytes:
-        if not self._next:
-            wrong = error.object
-            return sse.named("error", StreamErrorEvent(self._number(), wrong.message, wrong.code, wrong.param))
-        failure = ResponseFailure(code="server_error", message=error.object.message)
+        failure = ResponseFailure(_failure_code(error), _failure_message(error))
         output = [self._shots.message("incomplete")] if self._open else []
         return self._show("response.failed", self._shots.failed(output, failure))
 
@@ -397,6 +386,19 @@ class PlainResponse:
 
     def fail(self, error: WireError) -> bytes:
         return error.body()
+
+
+def _failure_code(error: WireError) -> str:
+    """The word by which clients decide whether to try again."""
+    if error.status == 429:
+        return "rate_limit_exceeded"
+    return "server_error" if error.status >= 500 else error.object.code or "invalid_prompt"
+
+
+def _failure_message(error: WireError) -> str:
+    """In a stream there is no header for the time to wait, so clients read it from the text."""
+    wait = error.headers.get("retry-after")
+    return f"{error.object.message} Please try again in {wait}s." if wait else error.object.message
 
 
 def _usage(usage: Usage) -> ResponseUsage:

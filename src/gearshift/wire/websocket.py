@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from gearshift.accounts.books import Granted
 from gearshift.conversation import Conversation
 from gearshift.engine.protocol import Started
 from gearshift.service import Asked
@@ -46,6 +47,21 @@ class ErrorFrame(msgspec.Struct):
     error: ErrorObject
     headers: dict[str, str]
     type: Literal["error"] = "error"
+
+
+class LimitWindow(msgspec.Struct):
+    """How much of a tank's window is used, and when it ends; minutes and Unix time."""
+
+    used_percent: float
+    window_minutes: int
+    reset_at: int | None
+
+
+class LimitsEvent(msgspec.Struct):
+    """What an HTTP answer says in headers: the state of the tank that the turn draws from."""
+
+    rate_limits: dict[str, LimitWindow]
+    type: Literal["codex.rate_limits"] = "codex.rate_limits"
 
 
 _head = msgspec.json.Decoder(FrameHead)
@@ -99,6 +115,16 @@ def warmed_up(call: CreateCall, heading: Heading) -> bytes:
 def frames_of(events: bytes) -> list[str]:
     """The events of a stream as frames: their data, without the framing of server-sent events."""
     return [event.partition("\ndata: ")[2] for event in events.decode().split("\n\n") if event]
+
+
+def limits_frame(granted: Granted) -> str:
+    """The state of the tank that a metered turn draws from, its own reservation left out."""
+    drawn = next(tank for tank in granted.before() if tank.name == granted.turn.tank)
+    windows = {
+        place: LimitWindow(round(window.used_percent, 2), window.minutes, window.ends)
+        for place, window in zip(("primary", "secondary"), drawn.windows, strict=False)
+    }
+    return msgspec.json.encode(LimitsEvent(windows)).decode()
 
 
 def error_frame(error: WireError) -> str:
