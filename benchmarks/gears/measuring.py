@@ -166,7 +166,7 @@ class Bench:
         """The expected answers, all at once: standard, without drafts."""
         names = [name for name, turn in self.collected.turns.items() if turn.kind in self.settings.kinds]
         if self.settings.quick:
-            names = first_of_each(names, self.collected.turns, 2)
+            names = first_of_each(names, self.collected.turns, 3)
         turns = [self.collected.turns[name] for name in names]
         found = await asyncio.gather(
             *(ask(self.engine, RawText(turn.prompt), greedy(turn), "standard", "off", KNOWN) for turn in turns)
