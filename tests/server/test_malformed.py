@@ -196,7 +196,7 @@ def schemathesis(server: Running, folder: Path, examples: int) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "7 selected / 7 total" in done.stdout
+    assert "9 selected / 9 total" in done.stdout
 
 
 def test_schemathesis_finds_nothing(server: Running, tmp_path: Path) -> None:

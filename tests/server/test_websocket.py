@@ -121,7 +121,8 @@ def test_a_warm_up_is_answered_at_once_and_reads_ahead(server: Running, talk: Ta
     assert completed["response"]["service_tier"] == "ultrafast"
     server.wait_settled(1)
     (ahead,) = server.engine.seen
-    assert (ahead.gear, ahead.sampling.max_tokens, ahead.drafts) == ("standard", 1, "off")
+    assert (ahead.gear, ahead.gear_fallback) == ("ultrafast", True)
+    assert (ahead.sampling.max_tokens, ahead.drafts) == (1, "off")
     assert said(server) == (("developer", "be brief"),)
     last = talk.ask([user("hi")], previous_response_id=created["response"]["id"])[-1]
     assert said(server) == (("developer", "be brief"), ("user", "hi"))
@@ -136,8 +137,8 @@ def test_an_empty_warm_up_reads_nothing(server: Running, talk: Talk) -> None:
     assert len(server.engine.seen) == 1
 
 
-def test_a_turn_goes_on_from_what_its_warm_up_has_read() -> None:
-    """The reading stops for it: the rest is the turn's own business. Each is settled once."""
+def test_a_turn_waits_for_its_warm_up_but_not_forever() -> None:
+    """Then the reading stops, and the rest is the turn's own business. Each is settled once."""
     with running(ScriptedEngine(pause_s=30.0)) as server, talking(server) as talk:
         warm = talk.ask("forever", generate=False)[-1]["response"]["id"]
         while not server.engine.seen:

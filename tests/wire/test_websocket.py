@@ -49,7 +49,8 @@ def test_a_warm_up_may_be_empty_and_asks_for_one_token_of_nobody() -> None:
     assert call.warm_up
     assert not call.empty
     ahead = call.prefill()
-    assert (ahead.gear, ahead.drafts, ahead.sampling.max_tokens) == ("standard", "off", 1)
+    assert (ahead.gear, ahead.gear_fallback, ahead.drafts) == ("ultrafast", True, "off")
+    assert ahead.sampling.max_tokens == 1
     assert ahead.prompt == call.asked()[0].prompt
     assert read_create(frame(generate=False, input=[]), Noted()).empty
     with pytest.raises(WireError):

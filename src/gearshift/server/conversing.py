@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 
 _GOING_AWAY = 1001
 _DONE = 1000
+_PREFILL_PATIENCE_S = 1.0
 _ENDPOINT = "websocket"
 
 
@@ -181,8 +182,7 @@ class Conversing:
             with frame.room, self._pulse.busy():
                 call = read_create(frame.text, self._memory)
                 frame.text = ""
-                # What it has computed so far is found in the cache; from here on the turn itself goes on with it.
-                await self._stop_prefill()
+                await self._finish_prefill()
                 if call.warm_up:
                     await self._warm_up(call)
                     status = 200
@@ -258,6 +258,13 @@ class Conversing:
             async with aclosing(self._service.journey(Turn(asked, self._caller))) as batches:
                 async for _ in batches:
                     pass
+
+    async def _finish_prefill(self) -> None:
+        """Let it end: the turn that follows would have to compute the same. When that takes long, the turn goes on with
+        it itself; the steps that are done are found in the cache."""
+        if self._prefill is not None:
+            await asyncio.wait((self._prefill,), timeout=_PREFILL_PATIENCE_S)
+        await self._stop_prefill()
 
     async def _stop_prefill(self) -> None:
         if self._prefill is not None:

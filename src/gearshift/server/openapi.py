@@ -17,7 +17,7 @@ from gearshift.wire.completions import PROMPT_SCHEMA, CompletionRequest
 from gearshift.wire.completions_answer import TextCompletion
 from gearshift.wire.errors import ErrorBody
 from gearshift.wire.models import Model, ModelList
-from gearshift.wire.responses import ResponseRequest
+from gearshift.wire.responses import Deleted, ResponseRequest
 from gearshift.wire.responses_answer import (
     ItemEvent,
     PartEvent,
@@ -39,6 +39,7 @@ _ROOTS: tuple[type[msgspec.Struct], ...] = (
     TextCompletion,
     ResponseRequest,
     ResponseObject,
+    Deleted,
     *_STREAM_EVENTS,
     *ITEMS,
     Model,
@@ -50,7 +51,7 @@ _REFUSALS = {
     "400": "A field is wrong; `error.param` is its path.",
     "401": "The API key is missing or unknown.",
     "403": "The `Host` or `Origin` is not ours.",
-    "404": "There is no such model.",
+    "404": "There is no such model or response.",
     "413": "The body is too large.",
     "415": "The body is not JSON by its content type.",
     "429": "The gear or the engine is full; `Retry-After` says when to come back.",
@@ -82,6 +83,11 @@ def document(models: Iterable[ModelEntry]) -> Json:
             "/v1/chat/completions": _turns("Continue a chat.", ChatRequest, ChatCompletion, ChatChunk),
             "/v1/completions": _turns("Continue a text.", CompletionRequest, TextCompletion, TextCompletion),
             "/v1/responses": _turns("Answer a conversation.", ResponseRequest, ResponseObject, *_STREAM_EVENTS),
+            "/v1/responses/{response_id}": {
+                "get": _plain_get("A response that was stored.", ResponseObject, "401", "403", "404"),
+                "delete": _plain_get("Forget a stored response.", Deleted, "401", "403", "404"),
+                "parameters": [{"name": "response_id", "in": "path", "required": True, "schema": {"type": "string"}}],
+            },
             "/v1/models": {"get": _plain_get("The models on offer.", ModelList, "401", "403")},
             "/v1/models/{model}": {
                 "get": _plain_get("One model.", Model, "401", "403", "404"),

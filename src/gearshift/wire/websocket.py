@@ -86,12 +86,11 @@ class CreateCall(ResponseCall):
         return isinstance(asked.prompt, Conversation) and not asked.prompt.items
 
     def prefill(self) -> Asked:
-        """The turn that brings the conversation into the cache. The one token that it produces is nobody's; it asks
-        for no seat of a fast gear, since what it computes serves every gear."""
+        """The turn that brings the conversation into the cache; the one token that it produces is nobody's. It is work
+        of the turn that follows, done earlier, so it runs in the same gear, but waits for no seat of it."""
         (asked,) = self.asked()
-        return replace(
-            asked, sampling=replace(asked.sampling, max_tokens=1), gear="standard", drafts="off", constraint=None
-        )
+        sampling = replace(asked.sampling, max_tokens=1)
+        return replace(asked, sampling=sampling, gear_fallback=True, drafts="off", constraint=None)
 
 
 def read_head(frame: str) -> FrameHead:
