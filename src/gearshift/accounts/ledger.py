@@ -152,10 +152,10 @@ class Ledger:
 
     def _write(self, batch: list[_Operation]) -> None:
         """Commit a batch, however long it takes. A batch that the database refuses for its content is taken apart."""
-        attempts, pause_s = 0, 0.01
+        attempts, pause_s, again = 0, 0.01, False
         while batch := [one for one in batch if not one.done.cancelled()]:
             try:
-                answers = self._commit(batch)
+                answers = self._commit(batch, again=again)
             except OperationalError as error:
                 if self._ends_at is not None and time.monotonic() > self._ends_at:
                     _log.error("%d entries are left to the next start: %s", len(batch), error)
@@ -171,6 +171,7 @@ class Ledger:
             else:
                 _deliver(batch, answers)
                 return
+            again = True
             time.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
 
@@ -182,11 +183,12 @@ class Ledger:
         for operation in batch:
             self._write([operation])
 
-    def _commit(self, batch: Sequence[_Operation]) -> list[Answer]:
-        demands = [one.what for one in batch if isinstance(one.what, Demand)]
+    def _commit(self, batch: Sequence[_Operation], *, again: bool) -> list[Answer]:
+        """Apply and commit a batch. again: it may be stored already, for a commit can break after it was done."""
+        accounts = {one.what.account for one in batch if isinstance(one.what, Demand)}
+        known = {one.what.turn for one in batch if again or not isinstance(one.what, Demand)}
         with self._database.begin() as connection:
-            accounts = {demand.account for demand in demands}
-            books = load(connection, self._clock(), accounts, {one.what.turn for one in batch})
+            books = load(connection, self._clock(), accounts, known)
             answers = [_apply(books, one.what) for one in batch]
             save(connection, books, self._owner)
         return answers

@@ -34,11 +34,13 @@ _update_turn = (
         closed=bindparam("cl"),
     )
 )
+# One row for each period that a turn was reserved in.
 _turn_rows = (
-    select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True))).order_by(turns.c.id).with_for_update()
-)
-_reserved_in = select(entries.c.turn, entries.c.period).where(
-    entries.c.turn.in_(bindparam("ids", expanding=True)), entries.c.kind == "reserve"
+    select(turns, entries.c.period)
+    .join(entries, and_(entries.c.turn == turns.c.id, entries.c.kind == "reserve"))
+    .where(turns.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(turns.c.id)
+    .with_for_update(of=turns)
 )
 _period_rows = (
     select(periods)
@@ -55,17 +57,16 @@ _period_rows = (
 
 def load(connection: Connection, now: float, accounts: Collection[str], turn_ids: Collection[str]) -> Books:
     """The books of these accounts and turns, locked until the transaction ends."""
-    rows: list[Row[tuple[object, ...]]] = []
+    rows: dict[str, Row[tuple[object, ...]]] = {}
     used: dict[str, list[int]] = defaultdict(list)
     if turn_ids:
-        rows = list(connection.execute(_turn_rows, {"ids": sorted(turn_ids)}))
-    if rows:
-        for turn, period in connection.execute(_reserved_in, {"ids": [row.id for row in rows]}):
-            used[turn].append(period)
+        for row in connection.execute(_turn_rows, {"ids": sorted(turn_ids)}):
+            rows[row.id] = row
+            used[row.id].append(row.period)
     ids = {one for of_turn in used.values() for one in of_turn}
     found = connection.execute(_period_rows, {"accounts": sorted(accounts), "ids": sorted(ids)})
     by_id = {row.id: _period(row) for row in found}
-    return Books(now, by_id.values(), (_turn(row, [by_id[one] for one in used[row.id]]) for row in rows))
+    return Books(now, by_id.values(), (_turn(row, [by_id[one] for one in used[id]]) for id, row in rows.items()))
 
 
 def save(connection: Connection, books: Books, owner: str) -> None:
