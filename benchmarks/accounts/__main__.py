@@ -1,8 +1,8 @@
 """What booking a turn costs: `python -m benchmarks.accounts`.
 
 A database with 10,000 accounts, each with two windows that are open already. First one turn after another, admission
-and settlement waited for (the median counts); then many turns at once, admissions per second with group commit; then every
-entry is counted and the books are audited. Samples go to a JSON file under `benchmarks/results/`.
+and settlement waited for (the median counts); then many turns at once, admissions per second with group commit; then
+every entry is counted and the books are audited. Samples go to a JSON file under `benchmarks/results/`.
 """
 
 from __future__ import annotations

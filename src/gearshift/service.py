@@ -23,6 +23,7 @@ from gearshift.engine.protocol import ChoiceEnd, Constraint, Drafts, Engine, Eng
 if TYPE_CHECKING:
     # Brings in the database, which an open server does without.
     from gearshift.accounts.meter import Booking, Meter
+    from gearshift.accounts.repeats import Repeats
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,8 @@ class Turn:
     """One turn under way: who asked what, and exact counts of what came of it so far.
 
     `model` is known once the turn is resolved, `started` once the engine took it in; `produced` counts the tokens
-    that the engine has handed over. `booking` is its reservation, where the caller's account is metered.
+    that the engine has handed over. `booking` is its reservation, where the caller's account is metered;
+    `repeated` when the turn may have run before, under an idempotency key.
     """
 
     asked: Asked
@@ -86,6 +88,7 @@ class Turn:
     produced: int = 0
     ending: Literal["finished", "cancelled", "failed"] = "failed"
     booking: Booking | None = None
+    repeated: bool = False
     _choices: dict[int, _Count] = field(default_factory=dict[int, _Count])
 
     def count(self, batch: Sequence[EngineEvent]) -> None:
@@ -128,8 +131,18 @@ class Turn:
 class Service:
     """Serves turns from one or more engines."""
 
-    def __init__(self, engines: Sequence[Engine], keys: KeyRing, settle: Settle, meter: Meter | None = None) -> None:
-        """meter: books the turns of accounts that have tanks; None where there are none."""
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        keys: KeyRing,
+        settle: Settle,
+        meter: Meter | None = None,
+        repeats: Repeats | None = None,
+    ) -> None:
+        """meter: books the turns of accounts that have tanks. repeats: remembers idempotency keys. None of both where
+        there are no accounts.
+        """
+        self.repeats = repeats
         self.engines = tuple(engines)
         self._keys = keys
         self._settle_hook = settle
@@ -184,7 +197,13 @@ class Service:
         room = max(0, entry.context_window - prompt_tokens)
         limit = room if asked.sampling.max_tokens is None else min(room, asked.sampling.max_tokens)
         turn.booking = await self._meter.admit(
-            turn.id, turn.caller.account, entry.id, asked.gear, prompt_tokens, limit * asked.sampling.n
+            turn.id,
+            turn.caller.account,
+            entry.id,
+            asked.gear,
+            prompt_tokens,
+            limit * asked.sampling.n,
+            repeated=turn.repeated,
         )
 
     def admit(self, turn: Turn, entry: ModelEntry) -> Generation:

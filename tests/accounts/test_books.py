@@ -242,3 +242,32 @@ def test_periods_of_a_window_never_overlap_whatever_the_clock_does() -> None:
     assert len(ordered) > 3
     for before, after in itertools.pairwise(ordered):
         assert before.ends <= after.starts
+
+
+def test_a_turn_that_runs_again_is_one_charge() -> None:
+    books = Books(NOW, [], [])
+    plan = plan_of(main(hours(40)))
+    granted(books, "t", plan, 30)
+    books.record("t", "standard", 12 * MICRO, Tokens(10, 0, 8))
+    books.close("t")
+    again = granted(books, "t", plan, 30)
+    assert left(again.states) == [[10]]
+    books.record("t", "standard", 5 * MICRO, Tokens(10, 0, 2))
+    assert (books.turns["t"].charge, books.turns["t"].tokens.output) == (12 * MICRO, 8)
+    books.record("t", "standard", 20 * MICRO, Tokens(10, 0, 16))
+    books.close("t")
+    assert left(books.states("ann", plan)) == [[20]]
+    check(books, overdrawn=False)
+
+
+def test_a_turn_that_runs_again_needs_room_for_what_it_may_still_cost() -> None:
+    books = Books(NOW, [], [])
+    plan = plan_of(main(hours(40)))
+    granted(books, "t", plan, 30)
+    books.record("t", "standard", 12 * MICRO, Tokens())
+    books.close("t")
+    granted(books, "other", plan, 11)
+    refused(books, "t", plan, 30)
+    assert books.turns["t"].closed is not None
+    books.close("other")
+    granted(books, "t", plan, 30)

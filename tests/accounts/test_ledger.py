@@ -233,7 +233,7 @@ def test_audit_finds_what_is_wrong(database: Engine) -> None:
         ("UPDATE periods SET balance = balance + 1", "balance"),
         ("UPDATE periods SET granted = granted + 1", "granted"),
         ("UPDATE turns SET charge = charge - 1", "expected"),
-        ("DELETE FROM entries WHERE kind = 'settle'", "0 closings"),
+        ("DELETE FROM entries WHERE kind = 'settle'", "1 reservations not closed"),
         ("UPDATE turns SET closed = NULL", "still open"),
         ("DELETE FROM entries WHERE turn = 't'", "no entry at all"),
     ):

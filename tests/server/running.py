@@ -14,6 +14,7 @@ import uvicorn
 from gearshift.accounts import KeyRing
 from gearshift.accounts.directory import Directory
 from gearshift.accounts.meter import Meter
+from gearshift.accounts.repeats import Repeats
 from gearshift.caller import Caller, Usage
 from gearshift.server.app import build_app
 from gearshift.server.lifecycle import configuration
@@ -49,6 +50,7 @@ def running(
     limits: Limits = LIMITS,
     directory: Directory | None = None,
     meter: Meter | None = None,
+    repeats: Repeats | None = None,
 ) -> Generator[Running]:
     engine = engine or ScriptedEngine()
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -59,7 +61,7 @@ def running(
         metrics.settle(turn_id, caller, usage)
         server_under_test.settled.append((turn_id, caller, usage))
 
-    app = build_app(Service([engine], KeyRing(keys, directory), settle, meter), metrics, limits=limits)
+    app = build_app(Service([engine], KeyRing(keys, directory), settle, meter, repeats), metrics, limits=limits)
     server = uvicorn.Server(configuration(app, drain_s=2))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

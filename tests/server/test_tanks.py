@@ -17,6 +17,7 @@ from gearshift.accounts.directory import Directory, create_account, create_key, 
 from gearshift.accounts.ledger import Ledger
 from gearshift.accounts.meter import Meter
 from gearshift.accounts.prices import MICRO
+from gearshift.accounts.repeats import Repeats
 from gearshift.accounts.tables import open_database, sqlite_url, turns
 from gearshift.accounts.tanks import Plan, Tank
 from tests.accounts.plans_for_tests import hours, main, plan_of, plans_of
@@ -67,7 +68,7 @@ def metered(folder: Path, plan: Plan = PLAN, **options: float) -> Generator[Mete
     engine = ScriptedEngine(pause_s=options.get("pause_s", 0.0))
     try:
         with (
-            running(engine, directory=directory, meter=meter) as server,
+            running(engine, directory=directory, meter=meter, repeats=Repeats(database)) as server,
             httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {key}"}, timeout=60) as client,
         ):
             yield Metered(server, client, database, directory, key)

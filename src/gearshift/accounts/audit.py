@@ -22,7 +22,9 @@ def audit(database: Engine, *, open_turns: bool = True) -> list[str]:
         .select_from(periods.outerjoin(entries, entries.c.period == periods.c.id))
         .group_by(periods.c.id, periods.c.balance, periods.c.granted)
     )
-    closings = func.sum(case((entries.c.kind.in_(("settle", "release")), 1), else_=0))
+    unclosed = func.sum(
+        case((entries.c.kind == "reserve", 1), (entries.c.kind.in_(("settle", "release")), -1), else_=0)
+    )
     of_turn = (
         select(
             turns.c.id,
@@ -31,7 +33,7 @@ def audit(database: Engine, *, open_turns: bool = True) -> list[str]:
             turns.c.closed,
             entries.c.period,
             func.sum(entries.c.amount).label("total"),
-            closings.label("closings"),
+            unclosed.label("unclosed"),
         )
         .join(entries, entries.c.turn == turns.c.id)
         .group_by(turns.c.id, turns.c.charge, turns.c.reserved, turns.c.closed, entries.c.period)
@@ -47,10 +49,10 @@ def audit(database: Engine, *, open_turns: bool = True) -> list[str]:
                 wrong.append(f"period {row.id}: granted {row.granted}, but its grants sum to {row.given}")
         for row in connection.execute(of_turn):
             expected = -row.reserved if row.closed is None else -row.charge
-            if row.total != expected or row.closings != (row.closed is not None):
+            if row.total != expected or row.unclosed != (row.closed is None):
                 wrong.append(
-                    f"turn {row.id}: {row.closings} closings, entries of {row.total} in period {row.period}, "
-                    f"expected {expected}"
+                    f"turn {row.id}: {row.unclosed} reservations not closed, entries of {row.total} in period "
+                    f"{row.period}, expected {expected}"
                 )
             if row.charge > row.reserved:
                 wrong.append(f"turn {row.id}: charged {row.charge} of {row.reserved} reserved")

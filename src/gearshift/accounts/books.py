@@ -134,6 +134,8 @@ class Demand:
     model: str
     gear: GearName
     amounts: dict[GearName, int]
+    repeated: bool = False
+    """Whether the turn may have run before: it goes on with the charge that it had."""
 
 
 class Books:
@@ -149,7 +151,8 @@ class Books:
         self.entries: list[Entry] = []
 
     def reserve(self, demand: Demand) -> Granted | Refusal:
-        """Take the worst case from the first tank that can hold it. A turn that is booked already stays so."""
+        """Take the worst case from the first tank that can hold it. A turn that is open already stays so; one that
+        was closed is opened again where it was, with its charge."""
         draws = demand.plan.draws(demand.model, demand.gear)
         if (turn := self.turns.get(demand.turn)) is None:
             amount = demand.amounts[demand.gear]
@@ -163,6 +166,10 @@ class Books:
             self.turns[turn.id] = turn
             for period in taken:
                 self._enter("reserve", period, turn.id, -amount)
+        elif turn.closed is not None and not self._reopen(turn, demand.amounts[demand.gear]):
+            return self._refusal(demand, draws)
+        # Whoever asks for it now owns it: a turn of a server that is gone may still be open.
+        turn.changed = True
         fell_over = bool(draws) and turn.tank != draws[0].name
         return Granted(turn, fell_over, self.states(demand.account, demand.plan))
 
@@ -171,9 +178,11 @@ class Books:
         turn = self.turns.get(turn_id)
         if turn is None or turn.closed is not None:
             return
-        # Never more than was reserved: what the tank did not hold cannot be drawn from it.
-        turn.charge = min(charge, turn.reserved)
-        turn.gear, turn.tokens, turn.changed = gear, tokens, True
+        # What a turn that runs again gave out before stays charged until it has come further.
+        if charge >= turn.charge:
+            # Never more than was reserved: what the tank did not hold cannot be drawn from it.
+            turn.charge = min(charge, turn.reserved)
+            turn.gear, turn.tokens, turn.changed = gear, tokens, True
 
     def close(self, turn_id: str) -> None:
         """Charge what was recorded last and give back the rest, once."""
@@ -237,6 +246,15 @@ class Books:
             period.granted = window.credits
             self._enter("grant", period, None, change)
         return period
+
+    def _reopen(self, turn: BookedTurn, amount: int) -> bool:
+        reserved = max(amount, turn.charge)
+        if any(period.balance < reserved - turn.charge for period in turn.periods):
+            return False
+        turn.reserved, turn.closed, turn.changed = reserved, None, True
+        for period in turn.periods:
+            self._enter("reserve", period, turn.id, turn.charge - reserved)
+        return True
 
     def _add(self, period: Period) -> None:
         self.periods.append(period)

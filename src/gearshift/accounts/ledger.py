@@ -186,7 +186,7 @@ class Ledger:
     def _commit(self, batch: Sequence[_Operation], *, again: bool) -> list[Answer]:
         """Apply and commit a batch. again: it may be stored already, for a commit can break after it was done."""
         accounts = {one.what.account for one in batch if isinstance(one.what, Demand)}
-        known = {one.what.turn for one in batch if again or not isinstance(one.what, Demand)}
+        known = {one.what.turn for one in batch if again or not isinstance(one.what, Demand) or one.what.repeated}
         with self._database.begin() as connection:
             books = load(connection, self._clock(), accounts, known)
             answers = [_apply(books, one.what) for one in batch]

@@ -111,9 +111,19 @@ class Meter:
         return self._plan_of(account) is not None
 
     async def admit(
-        self, turn: str, account: str, model: str, gear: GearName, prompt_tokens: int, output_limit: int
+        self,
+        turn: str,
+        account: str,
+        model: str,
+        gear: GearName,
+        prompt_tokens: int,
+        output_limit: int,
+        *,
+        repeated: bool = False,
     ) -> Booking:
         """Reserve the worst case of a turn: its prompt, uncached, and `output_limit` tokens over all choices.
+
+        repeated: the turn may have run before, and goes on with the charge that it had.
 
         Raises:
             TankEmpty: no tank can hold it.
@@ -131,7 +141,7 @@ class Meter:
             raise BooksUnavailable(str(error)) from None
         worst = Tokens(prompt_tokens, 0, output_limit)
         amounts: dict[GearName, int] = {one: price.charge(worst, one) for one in GEARS}
-        answer = await self._answer(Demand(turn, account, plan, model, gear, amounts))
+        answer = await self._answer(Demand(turn, account, plan, model, gear, amounts, repeated))
         if isinstance(answer, Refusal):
             raise TankEmpty(answer, model, gear, self._clock())
         assert isinstance(answer, Granted), "the ledger answers a demand with one of the two"

@@ -18,6 +18,7 @@ from gearshift.accounts.meter import Meter
 from gearshift.accounts.places import configured, default_database, named_database, plans_path
 from gearshift.accounts.plans import NO_PLANS, BadPlans, Plans, read_plans
 from gearshift.accounts.prices import BadPrice
+from gearshift.accounts.repeats import Repeats
 from gearshift.accounts.store import load
 from gearshift.accounts.tables import CannotOpen, open_database, reading, sqlite_url
 from gearshift.accounts.tanks import Plan
@@ -48,6 +49,7 @@ class OpenAccounts:
     directory: Directory
     ledger: Ledger
     meter: Meter
+    repeats: Repeats
     plans: Plans
 
     def unpriced(self, models: Collection[str]) -> str | None:
@@ -91,7 +93,8 @@ def _open() -> OpenAccounts | None:
     ledger = Ledger(database)
     ledger.start()
     directory.start()
-    return OpenAccounts(database, directory, ledger, Meter(ledger, plans, directory.plan_of), plans)
+    meter = Meter(ledger, plans, directory.plan_of)
+    return OpenAccounts(database, directory, ledger, meter, Repeats(database), plans)
 
 
 def plans_for(directory: Directory) -> Plans:

@@ -32,9 +32,11 @@ _update_turn = (
         cached_tokens=bindparam("ct"),
         output_tokens=bindparam("ot"),
         closed=bindparam("cl"),
+        reserved=bindparam("rs"),
+        owner=bindparam("ow"),
     )
 )
-# One row for each period that a turn was reserved in.
+# One row for each reservation of a turn in a period: a turn that was opened again has several.
 _turn_rows = (
     select(turns, entries.c.period)
     .join(entries, and_(entries.c.turn == turns.c.id, entries.c.kind == "reserve"))
@@ -62,7 +64,8 @@ def load(connection: Connection, now: float, accounts: Collection[str], turn_ids
     if turn_ids:
         for row in connection.execute(_turn_rows, {"ids": sorted(turn_ids)}):
             rows[row.id] = row
-            used[row.id].append(row.period)
+            if row.period not in used[row.id]:
+                used[row.id].append(row.period)
     ids = {one for of_turn in used.values() for one in of_turn}
     found = connection.execute(_period_rows, {"accounts": sorted(accounts), "ids": sorted(ids)})
     by_id = {row.id: _period(row) for row in found}
@@ -84,7 +87,7 @@ def save(connection: Connection, books: Books, owner: str) -> None:
     if fresh := [turn for turn in books.turns.values() if not turn.stored]:
         connection.execute(insert(turns), [_turn_values(turn, owner) for turn in fresh])
     if changed_turns := [turn for turn in books.turns.values() if turn.stored and turn.changed]:
-        connection.execute(_update_turn, [_turn_changes(turn) for turn in changed_turns])
+        connection.execute(_update_turn, [_turn_changes(turn, owner) for turn in changed_turns])
     if books.entries:
         connection.execute(insert(entries), _entry_values(books))
 
@@ -161,7 +164,7 @@ def _turn_values(turn: BookedTurn, owner: str) -> dict[str, object]:
     }
 
 
-def _turn_changes(turn: BookedTurn) -> dict[str, object]:
+def _turn_changes(turn: BookedTurn, owner: str) -> dict[str, object]:
     return {
         "key": turn.id,
         "gr": turn.gear,
@@ -170,4 +173,6 @@ def _turn_changes(turn: BookedTurn) -> dict[str, object]:
         "ct": turn.tokens.cached,
         "ot": turn.tokens.output,
         "cl": turn.closed,
+        "rs": turn.reserved,
+        "ow": owner,
     }

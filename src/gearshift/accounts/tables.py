@@ -103,6 +103,18 @@ turns = Table(
     Index("turns_of_an_account", "account", "opened"),
 )
 Index("open_turns", turns.c.owner, sqlite_where=turns.c.closed.is_(None), postgresql_where=turns.c.closed.is_(None))
+answers = Table(
+    "answers",
+    metadata,
+    Column("account", String(64), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("created", BigInteger, nullable=False),
+    # Null while the answer is not finished.
+    Column("content_type", LargeBinary),
+    Column("body", LargeBinary),
+    Index("answers_by_age", "created"),
+)
 owners = Table(
     "owners",
     metadata,

@@ -57,7 +57,8 @@ def start(
             took_s = time.perf_counter() - began
             print(greeting(url, engine.models(), memory_parts(engine), keys=not keys.open, took_s=took_s), flush=True)
 
-        service = Service([engine], keys, metrics.settle, accounts.meter if accounts else None)
+        meter, repeats = (accounts.meter, accounts.repeats) if accounts else (None, None)
+        service = Service([engine], keys, metrics.settle, meter, repeats)
         serve(service, metrics, listener, address, ready=ready, drain_s=drain_s)
 
 

@@ -20,6 +20,7 @@ from gearshift.server.limits import Limits
 from gearshift.server.merge import combined, merged
 from gearshift.server.metrics import CLIENT_LEFT, Metrics
 from gearshift.server.opening import Opening
+from gearshift.server.repeating import Repeating
 from gearshift.server.security import bearer
 from gearshift.service import Service, Turn
 from gearshift.wire.answer import Answer, Heading, Request
@@ -50,23 +51,27 @@ class TurnEndpoint:
         arrived = time.perf_counter()
         status = CLIENT_LEFT
         try:
-            with self._bodies.hold() as held:
+            with self._bodies.hold() as held, Repeating(self._service.repeats, send) as repeating:
                 try:
                     caller = self._service.identify(bearer(scope))
-                    request = self._read(await read_json_body(scope, receive, held), caller)
+                    body = await read_json_body(scope, receive, held)
+                    request = self._read(body, caller)
+                    if await repeating.begin(scope, caller, body):
+                        status = 200
+                        return
                 except ClientLeft:
                     return
                 except Exception as error:
                     status = await _refuse(send, error, {})
                     return
-                async with Departure(receive, send, self._limits.stalled_s) as departure:
-                    status = await self._serve(request, caller, departure, arrived)
+                turns = repeating.named([Turn(asked, caller) for asked in request.asked()])
+                async with Departure(receive, repeating.send, self._limits.stalled_s) as departure:
+                    status = await self._serve(request, turns, departure, arrived)
         finally:
             self._metrics.answered(self._name, status)
 
-    async def _serve(self, request: Request, caller: Caller, client: Departure, arrived: float) -> int:
+    async def _serve(self, request: Request, turns: Sequence[Turn], client: Departure, arrived: float) -> int:
         """Run the turns of a request and write their answer; returns the status under which it counts."""
-        turns = [Turn(asked, caller) for asked in request.asked()]
         headers = [(b"x-request-id", turns[0].id.encode())]
         journey = self._service.journey(turns[0]) if len(turns) == 1 else merged(self._service, turns)
         pace = Pace(self._metrics, arrived)
