@@ -22,6 +22,7 @@ ORDER = (
     "proof",
     "stored",
     "engine",
+    "tools",
     "conversation",
     "caller",
     "catalog",

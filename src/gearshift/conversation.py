@@ -49,10 +49,30 @@ Item = Message | ToolCall | ToolOutput | Reasoning
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the model may call.
+
+    Attributes:
+        kind: a function takes a JSON object, a custom tool takes text.
+        parameters: the JSON schema of a function's arguments, as text; empty for any object.
+        strict: refuse a schema of which not everything is supported, instead of leaving those parts out.
+        grammar: what a custom tool's text fits, in Lark; empty for any text.
+    """
+
+    name: str
+    description: str = ""
+    kind: Literal["function", "custom"] = "function"
+    parameters: str = ""
+    strict: bool = False
+    grammar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
-    """The items of a conversation, oldest first."""
+    """The items of a conversation, oldest first, and the tools that may be called next."""
 
     items: tuple[Item, ...]
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

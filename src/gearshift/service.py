@@ -18,7 +18,18 @@ from gearshift.accounts import Caller, KeyRing, Settle, Usage
 from gearshift.caller import NO_WORK, Work
 from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
-from gearshift.engine.protocol import ChoiceEnd, Constraint, Drafts, Engine, EngineEvent, Generation, Sampling, Started
+from gearshift.engine.calls import reader_of
+from gearshift.engine.protocol import (
+    Called,
+    ChoiceEnd,
+    Constraint,
+    Drafts,
+    Engine,
+    EngineEvent,
+    Generation,
+    Sampling,
+    Started,
+)
 
 if TYPE_CHECKING:
     # Brings in the database, which an open server does without.
@@ -96,6 +107,8 @@ class Turn:
         for event in batch:
             if isinstance(event, Started):
                 self.started = event
+                continue
+            if isinstance(event, Called):
                 continue
             choice = self._choices.get(event.choice)
             if choice is None:
@@ -176,11 +189,12 @@ class Service:
         try:
             await self.reserve(turn, engine, entry)
             async with aclosing(engine.generate(generation)) as batches:
+                read = reader_of(generation)
                 async for batch in batches:
                     turn.count(batch)
                     if turn.booking is not None:
                         await turn.booking.progress(turn.usage)
-                    yield batch
+                    yield read(batch) if read else batch
             turn.ending = "finished"
         except (asyncio.CancelledError, GeneratorExit):
             turn.ending = "cancelled"

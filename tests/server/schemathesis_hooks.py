@@ -2,7 +2,7 @@
 
 - JSON Schema counts 1.0 as an integer; we do not.
 - `best_of` must equal `n`; `top_logprobs` of chat needs `logprobs`; `echo` excludes them; prompts times `n` have a
-  limit.
+  limit; tools have names of their own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def without_conflicts(body: dict[str, Any]) -> dict[str, Any]:
     body = {key: whole(value) if key in WHOLE else value for key, value in body.items() if key != "best_of"}
     if "messages" in body and not body.get("logprobs"):
         body.pop("top_logprobs", None)
+    if isinstance(body.get("tools"), list):
+        body["tools"] = body["tools"][:1]
     if body.get("echo"):
         body.pop("logprobs", None)
     if isinstance(body.get("prompt"), list):

@@ -33,6 +33,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"prompt": {"id": "p"}}, "prompt"),
     ({"background": True}, "background"),
     ({"truncation": "auto"}, "truncation"),
+    ({"tools": [{"type": "function"}]}, "tools[0].name"),
+    ({"tools": [{"name": "f"}]}, "tools[0].type"),
     ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
     ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
     ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),

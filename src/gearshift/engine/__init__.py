@@ -1,6 +1,8 @@
 """What turns a turn into a stream of events. The protocol is here; each engine stands beside it."""
 
 from gearshift.engine.protocol import (
+    Called,
+    Calls,
     ChoiceEnd,
     Constraint,
     ContextOverflow,
@@ -21,6 +23,8 @@ from gearshift.engine.protocol import (
 )
 
 __all__ = [
+    "Called",
+    "Calls",
     "ChoiceEnd",
     "Constraint",
     "ContextOverflow",

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from gearshift.caller import NO_WORK, Caller, Work
 from gearshift.catalog import GearName, ModelEntry
-from gearshift.conversation import Prompt
+from gearshift.conversation import Prompt, Tool, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,23 @@ class Grammar:
     lark: str
 
 
-Constraint = JsonSchema | JsonObject | Grammar
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The answer is text or, from where one begins, calls of tools that fit their schemas and grammars.
+
+    Attributes:
+        choice: `auto`, `required` (one at least, and no text), or the name of the one tool that must be called.
+        parallel: several calls may follow each other; never when one is named.
+        text: what the answer must fit if it is no call.
+    """
+
+    tools: tuple[Tool, ...]
+    choice: str = "auto"
+    parallel: bool = True
+    text: JsonSchema | JsonObject | None = None
+
+
+Constraint = JsonSchema | JsonObject | Grammar | Calls
 """What every choice of a turn must fit, as far as it comes before the token limit."""
 
 
@@ -147,7 +163,17 @@ class ChoiceEnd:
     work: Work = NO_WORK
 
 
-EngineEvent = Started | Delta | ChoiceEnd
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of a tool. Sent as soon as it is whole; not `whole` when the answer ended inside it."""
+
+    choice: int
+    call: ToolCall
+    whole: bool = True
+
+
+EngineEvent = Started | Delta | Called | ChoiceEnd
+"""Calls are read out of the text above the engine, where the turn has tools."""
 
 
 class BatchStream(Protocol):

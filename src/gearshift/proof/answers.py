@@ -13,7 +13,17 @@ from typing import Any
 from gearshift.caller import NO_WORK, Caller, Work
 from gearshift.catalog import GearName
 from gearshift.conversation import RawText
-from gearshift.engine.protocol import ChoiceEnd, Delta, Drafts, Engine, Generation, Overloaded, Sampling, Started
+from gearshift.engine.protocol import (
+    Called,
+    ChoiceEnd,
+    Delta,
+    Drafts,
+    Engine,
+    Generation,
+    Overloaded,
+    Sampling,
+    Started,
+)
 from gearshift.proof.cases import Case
 from gearshift.proof.passes import Pass
 from gearshift.proof.prompts import source_piece
@@ -135,6 +145,8 @@ class Runner:
                     case Started():
                         answer.gear = event.gear
                         answer.prompt_tokens, answer.cached_tokens = event.prompt_tokens, event.cached_tokens
+                    case Called():
+                        pass  # the engine itself reads no calls out of its text
                     case Delta():
                         choice = answer.choices[event.choice]
                         choice.token_ids += event.token_ids

@@ -5,7 +5,7 @@ field that is not there.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -18,7 +18,11 @@ from gearshift.wire.completions_answer import TextCompletion
 from gearshift.wire.errors import ErrorBody
 from gearshift.wire.models import Model, ModelList
 from gearshift.wire.responses import Deleted, ResponseRequest
-from gearshift.wire.responses_answer import (
+from gearshift.wire.responses_items import ITEMS
+from gearshift.wire.responses_object import (
+    ArgumentsDeltaEvent,
+    ArgumentsDoneEvent,
+    InputDoneEvent,
     ItemEvent,
     PartEvent,
     ResponseEvent,
@@ -26,11 +30,20 @@ from gearshift.wire.responses_answer import (
     TextDeltaEvent,
     TextDoneEvent,
 )
-from gearshift.wire.responses_items import ITEMS
+from gearshift.wire.tools import FlatCustom, FlatFunction, Mode
 
 Json = dict[str, Any]
 
-_STREAM_EVENTS = (ResponseEvent, ItemEvent, PartEvent, TextDeltaEvent, TextDoneEvent)
+_STREAM_EVENTS = (
+    ResponseEvent,
+    ItemEvent,
+    PartEvent,
+    TextDeltaEvent,
+    TextDoneEvent,
+    ArgumentsDeltaEvent,
+    ArgumentsDoneEvent,
+    InputDoneEvent,
+)
 _ROOTS: tuple[type[msgspec.Struct], ...] = (
     ChatRequest,
     ChatCompletion,
@@ -42,6 +55,8 @@ _ROOTS: tuple[type[msgspec.Struct], ...] = (
     Deleted,
     *_STREAM_EVENTS,
     *ITEMS,
+    FlatFunction,
+    FlatCustom,
     Model,
     ModelList,
     ErrorBody,
@@ -71,6 +86,14 @@ def document(models: Iterable[ModelEntry]) -> Json:
         "if": {"properties": {"top_logprobs": {"type": "integer", "minimum": 1}}, "required": ["top_logprobs"]},
         "then": {"properties": {"logprobs": {"const": True}}, "required": ["logprobs"]},
     }
+    for request in (ChatRequest, ResponseRequest):
+        # A tool that must be called is one of `tools`, which the schema language cannot say: only words are told.
+        components[request.__name__]["properties"]["tool_choice"] = {"enum": [*get_args(Mode), None]}
+        required = {"properties": {"tool_choice": {"const": "required"}}, "required": ["tool_choice"]}
+        served = {"properties": {"type": {"enum": ["function", "custom"]}}}
+        some = {"type": "array", "minItems": 1, "items": served}
+        tools = {"properties": {"tools": some}, "required": ["tools"]}
+        components[request.__name__]["allOf"] = [{"if": required, "then": tools}]
     # Only the value of `n` is served, which the schema language cannot say: so it is not on offer.
     del components[CompletionRequest.__name__]["properties"]["best_of"]
     # Only ids of responses that are there are served, likewise.

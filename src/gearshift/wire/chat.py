@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from gearshift.conversation import Conversation, Item, Message, ToolCall, ToolOutput
+from gearshift.engine.protocol import Calls
 from gearshift.service import Asked
 from gearshift.wire.answer import Answer, Heading
 from gearshift.wire.chat_answer import ChatStream, PlainChat
@@ -26,6 +27,7 @@ from gearshift.wire.sampling import (
     TopLogprobs,
     sampling_of,
 )
+from gearshift.wire.tools import ChatChoice, ChatTool, calls_of, tools_of
 
 
 class SystemMessage(msgspec.Struct, tag_field="role", tag="system"):
@@ -53,12 +55,25 @@ class CalledFunction(msgspec.Struct):
     arguments: str
 
 
-class CalledTool(msgspec.Struct):
-    """A call in an earlier answer."""
+class CalledCustom(msgspec.Struct):
+    """A custom tool that the model called, with its text."""
+
+    name: str
+    input: str
+
+
+class FunctionCall(msgspec.Struct, tag_field="type", tag="function"):
+    """A function call in an earlier answer."""
 
     id: str
     function: CalledFunction
-    type: Literal["function"] = "function"
+
+
+class CustomCall(msgspec.Struct, tag_field="type", tag="custom"):
+    """A custom tool's call in an earlier answer."""
+
+    id: str
+    custom: CalledCustom
 
 
 class AssistantMessage(msgspec.Struct, tag_field="role", tag="assistant"):
@@ -66,7 +81,7 @@ class AssistantMessage(msgspec.Struct, tag_field="role", tag="assistant"):
 
     content: str | list[PlainText | Refusal] | None = None
     refusal: str | None = None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: list[FunctionCall | CustomCall] | None = None
 
 
 class ToolMessage(msgspec.Struct, tag_field="role", tag="tool"):
@@ -80,11 +95,10 @@ ChatMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage 
 
 
 _Empty = Annotated[list[Any], Meta(extra_json_schema={"maxItems": 0})]
-_NoChoice = Annotated[Any, Meta(extra_json_schema={"enum": ["none", "auto", None]})]
 
 
 class ChatRequest(ChoiceFields, kw_only=True):
-    """A chat request. Unknown fields are ignored; `tools` are refused, not ignored."""
+    """A chat request. Unknown fields are ignored; the older `functions` are refused, not ignored."""
 
     model: ModelName
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -95,8 +109,9 @@ class ChatRequest(ChoiceFields, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
     response_format: ChatFormat | None = None
-    tools: _Empty | None = None
-    tool_choice: _NoChoice | None = None
+    tools: Annotated[list[ChatTool], Meta(extra_json_schema={"uniqueItems": True})] | None = None
+    tool_choice: ChatChoice | None = None
+    parallel_tool_calls: bool | None = None
     functions: _Empty | None = None
     modalities: list[Annotated[str, Meta(extra_json_schema={"enum": ["text"]})]] | None = None
 
@@ -140,12 +155,8 @@ def read_chat(body: bytes) -> Chat:
 
 
 def _refuse_unserved(request: ChatRequest) -> None:
-    if request.tools or request.functions:
-        raise not_served(
-            "Calling tools", "tools" if request.tools else "functions", "Describe them in a message, or leave them out."
-        )
-    if request.tool_choice not in (None, "none", "auto"):
-        raise not_served("Forcing a tool call", "tool_choice", "Use 'auto' or 'none'.")
+    if request.functions:
+        raise not_served("The older form of tools", "functions", "Describe them in 'tools'.")
     if request.modalities and set(request.modalities) != {"text"}:
         raise not_served("Anything but text", "modalities", "Use ['text'].")
 
@@ -155,9 +166,13 @@ def _asked(request: ChatRequest) -> Asked:
         raise invalid("'top_logprobs' is only allowed with 'logprobs' set to true.", "top_logprobs")
     limit = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    prompt = Conversation(tuple(item for message in request.messages for item in _items(message)))
+    tools = tools_of(request.tools or ())
+    text = constraint_of(request.response_format)
+    constraint = calls_of(tools, request.tool_choice, request.parallel_tool_calls, text)
+    items = tuple(item for message in request.messages for item in _items(message))
+    prompt = Conversation(items, tools if isinstance(constraint, Calls) else ())
     sampling = sampling_of(request, max_tokens=limit, logprobs=logprobs)
-    return asked_of(request, request.model, prompt, sampling, constraint=constraint_of(request.response_format))
+    return asked_of(request, request.model, prompt, sampling, constraint=constraint)
 
 
 def _items(message: ChatMessage) -> list[Item]:
@@ -171,8 +186,12 @@ def _items(message: ChatMessage) -> list[Item]:
         case ToolMessage():
             return [ToolOutput(message.tool_call_id, text_of(message.content))]
         case AssistantMessage():
-            calls = [
-                ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
-            ]
+            calls = [_call(call) for call in message.tool_calls or ()]
             said = text_of(message.refusal or "" if message.content is None else message.content)
             return [Message("assistant", said), *calls] if said or not calls else [*calls]
+
+
+def _call(call: FunctionCall | CustomCall) -> ToolCall:
+    if isinstance(call, CustomCall):
+        return ToolCall(call.id, call.custom.name, call.custom.input, "custom")
+    return ToolCall(call.id, call.function.name, call.function.arguments)

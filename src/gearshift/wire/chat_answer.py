@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gearshift.catalog import service_tier_of
-from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent
+from gearshift.conversation import ToolCall
+from gearshift.engine.protocol import Called, ChoiceEnd, Delta, EngineEvent
 from gearshift.wire.answer import FINGERPRINT, Heading
 from gearshift.wire.chunks import ChunkStream, StreamOptions
 from gearshift.wire.errors import WireError
@@ -25,10 +26,50 @@ class ChatLogprobs(msgspec.Struct):
     refusal: None = None
 
 
-class AnswerMessage(msgspec.Struct):
-    """What the model said."""
+class AnsweredFunction(msgspec.Struct):
+    """The function that is called, with the exact text of its arguments."""
 
-    content: str
+    name: str
+    arguments: str
+
+
+class AnsweredCustom(msgspec.Struct):
+    """The custom tool that is called, with its text."""
+
+    name: str
+    input: str
+
+
+class FunctionAnswer(msgspec.Struct, tag_field="type", tag="function"):
+    """A function call. `index` stands in streams only."""
+
+    id: str
+    function: AnsweredFunction
+    index: int | UnsetType = UNSET
+
+
+class CustomAnswer(msgspec.Struct, tag_field="type", tag="custom"):
+    """A custom tool's call. `index` stands in streams only."""
+
+    id: str
+    custom: AnsweredCustom
+    index: int | UnsetType = UNSET
+
+
+CallAnswer = FunctionAnswer | CustomAnswer
+
+
+def _answered(call: ToolCall, index: int | UnsetType = UNSET) -> CallAnswer:
+    if call.kind == "custom":
+        return CustomAnswer(call.call_id, AnsweredCustom(call.name, call.arguments), index)
+    return FunctionAnswer(call.call_id, AnsweredFunction(call.name, call.arguments), index)
+
+
+class AnswerMessage(msgspec.Struct):
+    """What the model said; no content when it only called tools."""
+
+    content: str | None
+    tool_calls: list[CallAnswer] | UnsetType = UNSET
     role: Literal["assistant"] = "assistant"
     refusal: None = None
 
@@ -61,6 +102,7 @@ class ChunkDelta(msgspec.Struct, omit_defaults=True):
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+    tool_calls: list[CallAnswer] | None = None
 
 
 class ChunkChoice(msgspec.Struct):
@@ -92,6 +134,7 @@ class ChatStream(ChunkStream[ChunkChoice]):
     def __init__(self, heading: Heading, choices: int, options: StreamOptions | None, *, logprobs: bool) -> None:
         super().__init__(heading, choices, options)
         self._logprobs = logprobs
+        self._calls = [0] * choices
 
     def start(self, seed: int) -> bytes:
         roles = (ChunkChoice(index, ChunkDelta(role="assistant", content="")) for index in range(self._choices))
@@ -106,8 +149,14 @@ class ChatStream(ChunkStream[ChunkChoice]):
         logprobs = ChatLogprobs(chosen_tokens(delta.logprobs))
         return ChunkChoice(delta.choice, ChunkDelta(content=delta.text), logprobs=logprobs)
 
+    def called(self, event: Called) -> bytes:
+        index = self._calls[event.choice]
+        self._calls[event.choice] += 1
+        return self.chunk(ChunkChoice(event.choice, ChunkDelta(tool_calls=[_answered(event.call, index)])))
+
     def over(self, end: ChoiceEnd) -> bytes:
-        return self.chunk(ChunkChoice(end.choice, ChunkDelta(), finish_reason=end.reason))
+        reason = "tool_calls" if self._calls[end.choice] and end.reason == "stop" else end.reason
+        return self.chunk(ChunkChoice(end.choice, ChunkDelta(), finish_reason=reason))
 
     def frame(
         self, choices: list[ChunkChoice], usage: CompletionUsage | UnsetType | None, seed: int | UnsetType = UNSET
@@ -154,7 +203,10 @@ class PlainChat:
     def _choice(self, index: int, choice: Choice) -> ChatChoice:
         return ChatChoice(
             index=index,
-            message=AnswerMessage(choice.text),
+            message=AnswerMessage(
+                choice.text or (None if choice.calls else ""),
+                [_answered(called.call) for called in choice.calls] if choice.calls else UNSET,
+            ),
             logprobs=ChatLogprobs(chosen_tokens(choice.logprobs)) if self._logprobs else None,
-            finish_reason=choice.reason,
+            finish_reason=choice.finish_reason,
         )

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Started
+from gearshift.engine.protocol import Called, ChoiceEnd, Delta, EngineEvent, Started
 from gearshift.wire import sse
 from gearshift.wire.answer import Heading
 from gearshift.wire.errors import ErrorBody, WireError
@@ -62,6 +62,10 @@ class ChunkStream(ABC, Generic[C]):
     def over(self, end: ChoiceEnd) -> bytes:
         """The last chunk of a choice."""
 
+    def called(self, event: Called) -> bytes:
+        """A call of a tool; endpoints without tools have none."""
+        raise AssertionError(f"{type(self).__name__} has no room for the call {event.call.name}")
+
     @property
     def started(self) -> Started:
         """How the (first) turn of this answer started."""
@@ -77,6 +81,8 @@ class ChunkStream(ABC, Generic[C]):
                 out.append(self._delta(event))
             elif isinstance(event, ChoiceEnd):
                 out.append(self.over(event))
+            elif isinstance(event, Called):
+                out.append(self.called(event))
             elif self._started is None:
                 self._started = event
                 slots = (self.chunk(self.text(index, sse.SLOT)) for index in range(self._choices))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gearshift.engine.protocol import ChoiceEnd, Delta, EngineEvent, Started, TokenLogprob
+from gearshift.engine.protocol import Called, ChoiceEnd, Delta, EngineEvent, Started, TokenLogprob
 
-Reason = Literal["stop", "length"]
+Reason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass(slots=True)
@@ -17,7 +17,13 @@ class Choice:
 
     parts: list[str] = field(default_factory=list[str])
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    reason: Reason = "stop"
+    calls: list[Called] = field(default_factory=list[Called])
+    reason: Literal["stop", "length"] = "stop"
+
+    @property
+    def finish_reason(self) -> Reason:
+        """Why it ended, as clients know it: an answer that ended in calls waits for their outputs."""
+        return "tool_calls" if self.calls and self.reason == "stop" else self.reason
 
     @property
     def text(self) -> str:
@@ -48,5 +54,7 @@ class Gathered:
                 choice.logprobs.extend(event.logprobs)
             elif isinstance(event, ChoiceEnd):
                 self.choices[event.choice].reason = event.reason
+            elif isinstance(event, Called):
+                self.choices[event.choice].calls.append(event)
             elif self.begun is None:
                 self.begun = event

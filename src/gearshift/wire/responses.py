@@ -13,14 +13,20 @@ import msgspec
 from msgspec import Meta, Raw
 
 from gearshift.conversation import Conversation, Item, Message
+from gearshift.engine.protocol import Calls
 from gearshift.service import Asked
 from gearshift.wire.answer import Answer, Heading
 from gearshift.wire.decode import decode
 from gearshift.wire.errors import WireError, invalid, not_served
 from gearshift.wire.formats import ResponseFormat, TextFormat, constraint_of
 from gearshift.wire.gears import asked_of
-from gearshift.wire.responses_answer import Echoed, PlainResponse, ResponseObject, ResponseStream, TextConfig
+from gearshift.wire.responses_answer import PlainResponse, ResponseStream
 from gearshift.wire.responses_items import ITEM_SCHEMA, items_of
+from gearshift.wire.responses_object import (
+    Echoed,
+    ResponseObject,
+    TextConfig,
+)
 from gearshift.wire.sampling import (
     ModelName,
     SamplingFields,
@@ -28,6 +34,7 @@ from gearshift.wire.sampling import (
     TopLogprobs,
     sampling_of,
 )
+from gearshift.wire.tools import TOOL_SCHEMA, ResponseChoice, calls_of, served_tools, tools_of
 
 
 class TextOptions(msgspec.Struct):
@@ -37,7 +44,8 @@ class TextOptions(msgspec.Struct):
 
 
 _Items = Annotated[list[Annotated[Raw, Meta(extra_json_schema=ITEM_SCHEMA)]], Meta(extra_json_schema={"minItems": 1})]
-_NoChoice = Annotated[Any, Meta(extra_json_schema={"enum": ["none", "auto", None]})]
+_Tool = Annotated[Raw, Meta(extra_json_schema=TOOL_SCHEMA)]
+_Tools = Annotated[list[_Tool], Meta(extra_json_schema={"uniqueItems": True})]
 _Never = Annotated[Any, Meta(extra_json_schema={"type": "null"})]
 
 
@@ -56,8 +64,8 @@ class ResponseRequest(SamplingFields, kw_only=True):
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
     parallel_tool_calls: bool | None = None
     truncation: Annotated[str, Meta(extra_json_schema={"enum": ["disabled"]})] | None = None
-    tools: list[Any] | None = None
-    tool_choice: _NoChoice | None = None
+    tools: _Tools | None = None
+    tool_choice: ResponseChoice | None = None
     previous_response_id: str | None = None
     conversation: _Never | None = None
     prompt: _Never | None = None
@@ -114,8 +122,12 @@ class ResponseCall:
             raise invalid("Expected at least one item at 'input', got none.", "input")
         # Instructions belong to one request: those of the response before are not carried over.
         instructions = [Message("system", request.instructions)] if request.instructions else []
-        prompt = Conversation((*instructions, *self._said))
-        self._asked = asked_of(request, request.model, prompt, sampling, constraint=constraint_of(self._format))
+        self._tools = served_tools(request.tools or ())
+        tools = tools_of(self._tools)
+        text = constraint_of(self._format)
+        constraint = calls_of(tools, request.tool_choice, request.parallel_tool_calls, text)
+        prompt = Conversation((*instructions, *self._said), tools if isinstance(constraint, Calls) else ())
+        self._asked = asked_of(request, request.model, prompt, sampling, constraint=constraint)
 
     def asked(self) -> list[Asked]:
         return [self._asked]
@@ -140,6 +152,8 @@ class ResponseCall:
             text=TextConfig(self._format or TextFormat()),
             store=bool(request.store),
             previous_response_id=request.previous_response_id,
+            tools=self._tools,
+            tool_choice=request.tool_choice or "auto",
         )
         return kind(heading, echoed, logprobs=self._logprobs is not None, done=self._keep)
 
@@ -195,8 +209,6 @@ def _said(request: ResponseRequest, memory: Memory) -> tuple[Item, ...]:
 
 
 def _refuse_unserved(request: ResponseRequest) -> None:
-    if request.tool_choice not in (None, "none", "auto"):
-        raise not_served("Forcing a tool call", "tool_choice", "Use 'auto' or 'none'.")
     if request.truncation not in (None, "disabled"):
         raise not_served("Dropping items that do not fit", "truncation", "Use 'disabled' and shorten the input.")
     if request.background:

@@ -6,189 +6,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
 
 import msgspec
 
 from gearshift.accounts import Usage
 from gearshift.catalog import service_tier_of
-from gearshift.engine.protocol import Delta, EngineEvent, Started
+from gearshift.engine.protocol import Called, Delta, EngineEvent, Started
 from gearshift.wire import sse
 from gearshift.wire.answer import Heading
 from gearshift.wire.errors import WireError
-from gearshift.wire.formats import ResponseFormat, TextFormat
 from gearshift.wire.gather import Choice, Gathered
-from gearshift.wire.logprobs import ChosenToken, chosen_tokens
-from gearshift.wire.usage import GearUsage, gear_usage
+from gearshift.wire.logprobs import chosen_tokens
+from gearshift.wire.responses_object import (
+    ArgumentsDeltaEvent,
+    ArgumentsDoneEvent,
+    Echoed,
+    IncompleteDetails,
+    InputDoneEvent,
+    InputTokensDetails,
+    ItemEvent,
+    ItemStatus,
+    OutputCustomCall,
+    OutputFunctionCall,
+    OutputItem,
+    OutputMessage,
+    OutputTextPart,
+    OutputTokensDetails,
+    PartEvent,
+    ResponseEvent,
+    ResponseFailure,
+    ResponseObject,
+    ResponseUsage,
+    Status,
+    TextDeltaEvent,
+    TextDoneEvent,
+)
+from gearshift.wire.usage import gear_usage
 
-# What lists hold that are always empty here.
-Never = Any
-
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
-
-
-class OutputTextPart(msgspec.Struct):
-    """Text that the model wrote."""
-
-    text: str
-    annotations: list[Never] = []
-    logprobs: list[ChosenToken] = []
-    type: Literal["output_text"] = "output_text"
-
-
-class OutputMessage(msgspec.Struct):
-    """A message that the model wrote."""
-
-    id: str
-    status: Literal["in_progress", "completed", "incomplete"]
-    content: list[OutputTextPart]
-    role: Literal["assistant"] = "assistant"
-    type: Literal["message"] = "message"
-
-
-class InputTokensDetails(msgspec.Struct):
-    """Input tokens that were found in the cache, or written to it by demand (never, here)."""
-
-    cached_tokens: int
-    cache_write_tokens: int = 0
-
-
-class OutputTokensDetails(msgspec.Struct):
-    """Output tokens that were reasoning."""
-
-    reasoning_tokens: int = 0
-
-
-class ResponseUsage(msgspec.Struct):
-    """Exact counts."""
-
-    input_tokens: int
-    input_tokens_details: InputTokensDetails
-    output_tokens: int
-    output_tokens_details: OutputTokensDetails
-    total_tokens: int
-    gearshift: GearUsage
-
-
-class IncompleteDetails(msgspec.Struct):
-    """Why an answer stopped early."""
-
-    reason: Literal["max_output_tokens", "interrupted"]
-
-
-class ResponseFailure(msgspec.Struct):
-    """Why an answer failed."""
-
-    code: str
-    message: str
-
-
-class ReasoningOptions(msgspec.Struct, frozen=True):
-    """How hard the model thinks: the models served so far do not."""
-
-    effort: None = None
-    summary: None = None
-
-
-class TextConfig(msgspec.Struct, frozen=True):
-    """How the answer is written."""
-
-    format: ResponseFormat = TextFormat()
-
-
-class Echoed(msgspec.Struct):
-    """What a response repeats of its request."""
-
-    instructions: str | None
-    max_output_tokens: int | None
-    metadata: dict[str, str]
-    parallel_tool_calls: bool
-    temperature: float
-    top_p: float
-    top_logprobs: int
-    text: TextConfig
-    store: bool = False
-    previous_response_id: str | None = None
-
-
-Done = Callable[["ResponseObject"], None]
+Done = Callable[[ResponseObject], None]
 """Called with a response that later ones may refer to, before its last bytes leave."""
-
-
-class ResponseObject(Echoed, kw_only=True):
-    """A response. `seed` is an extension: the seed that was used, drawn if none was given; a response that failed
-    before it began has none."""
-
-    id: str
-    created_at: int
-    model: str
-    status: Status
-    service_tier: str
-    seed: int | None
-    output: list[OutputMessage]
-    usage: ResponseUsage | None = None
-    completed_at: int | None = None
-    error: ResponseFailure | None = None
-    incomplete_details: IncompleteDetails | None = None
-    object: Literal["response"] = "response"
-    background: bool = False
-    end_turn: bool | msgspec.UnsetType = msgspec.UNSET
-    reasoning: ReasoningOptions = ReasoningOptions()
-    tool_choice: Literal["auto"] = "auto"
-    tools: list[Never] = []
-    truncation: Literal["disabled"] = "disabled"
-
-
-class ResponseEvent(msgspec.Struct):
-    """An event that shows the whole response."""
-
-    type: str
-    sequence_number: int
-    response: ResponseObject
-
-
-class ItemEvent(msgspec.Struct):
-    """An event that shows an output item."""
-
-    type: str
-    sequence_number: int
-    item: OutputMessage
-    output_index: int = 0
-
-
-class PartEvent(msgspec.Struct):
-    """An event that shows a part of an item."""
-
-    type: str
-    sequence_number: int
-    item_id: str
-    part: OutputTextPart
-    output_index: int = 0
-    content_index: int = 0
-
-
-class TextDeltaEvent(msgspec.Struct):
-    """New text of a part."""
-
-    sequence_number: int
-    item_id: str
-    delta: str
-    output_index: int = 0
-    content_index: int = 0
-    logprobs: list[ChosenToken] = []
-    type: Literal["response.output_text.delta"] = "response.output_text.delta"
-
-
-class TextDoneEvent(msgspec.Struct):
-    """All text of a part."""
-
-    sequence_number: int
-    item_id: str
-    text: str
-    output_index: int = 0
-    content_index: int = 0
-    logprobs: list[ChosenToken] = []
-    type: Literal["response.output_text.done"] = "response.output_text.done"
 
 
 class _Snapshots:
@@ -219,16 +75,23 @@ class _Snapshots:
         logprobs = chosen_tokens(self.choice.logprobs) if self._logprobs else []
         return OutputTextPart(text=self.choice.text, logprobs=logprobs)
 
-    def message(self, status: Literal["in_progress", "completed", "incomplete"]) -> OutputMessage:
+    def message(self, status: ItemStatus) -> OutputMessage:
         return OutputMessage(self.item_id, status, [] if status == "in_progress" else [self.part()])
+
+    def output(self, status: ItemStatus) -> list[OutputItem]:
+        """All items, a message first unless the answer is nothing but calls; `status` is that of the last one."""
+        calls = [call_item(called) for called in self.choice.calls]
+        if not calls:
+            return [self.message(status)]
+        return [self.message("completed"), *calls] if self.choice.text else [*calls]
 
     def whole(self) -> ResponseObject:
         """The response when its text is complete, or as complete as it gets."""
         usage = self._heading.usage()
         if self.cut:
             details = IncompleteDetails("max_output_tokens")
-            return self.response("incomplete", [self.message("incomplete")], usage, incomplete_details=details)
-        return self.response("completed", [self.message("completed")], usage, completed_at=int(time.time()))
+            return self.response("incomplete", self.output("incomplete"), usage, incomplete_details=details)
+        return self.response("completed", self.output("completed"), usage, completed_at=int(time.time()))
 
     def interrupted(self) -> ResponseObject:
         """The response of a turn that its client stopped: what it had begun to say is discarded."""
@@ -239,14 +102,14 @@ class _Snapshots:
         """A response that was not to say anything."""
         return self.response("completed", [], self._heading.usage(), completed_at=int(time.time()))
 
-    def failed(self, output: list[OutputMessage], error: ResponseFailure) -> ResponseObject:
+    def failed(self, output: list[OutputItem], error: ResponseFailure) -> ResponseObject:
         """The response as far as it came."""
         return self.response("failed", output, self._heading.usage(), error=error)
 
     def response(
         self,
         status: Status,
-        output: list[OutputMessage],
+        output: list[OutputItem],
         usage: Usage | None = None,
         *,
         completed_at: int | None = None,
@@ -276,14 +139,27 @@ class _Snapshots:
             top_p=echoed.top_p,
             top_logprobs=echoed.top_logprobs,
             text=echoed.text,
+            tools=echoed.tools,
+            tool_choice=echoed.tool_choice,
             store=echoed.store,
             previous_response_id=echoed.previous_response_id,
             end_turn=False if incomplete_details and incomplete_details.reason == "interrupted" else msgspec.UNSET,
         )
 
 
+def call_item(called: Called, status: ItemStatus | None = None) -> OutputFunctionCall | OutputCustomCall:
+    """A call as an item; `incomplete` where the answer ended inside it."""
+    call = called.call
+    status = status or ("completed" if called.whole else "incomplete")
+    text = "" if status == "in_progress" else call.arguments
+    if call.kind == "custom":
+        return OutputCustomCall(f"ctc_{call.call_id}", status, call.call_id, call.name, text)
+    return OutputFunctionCall(f"fc_{call.call_id}", status, call.call_id, call.name, text)
+
+
 class ResponseStream:
-    """Events: created, in progress; item and part added; text as it comes; text, part and item done; the outcome."""
+    """Events: created, in progress; item and part added; text as it comes; text, part and item done; each call as soon
+    as it is whole; the outcome."""
 
     def __init__(self, heading: Heading, echoed: Echoed, *, logprobs: bool, done: Done) -> None:
         self._shots = _Snapshots(heading, echoed, logprobs=logprobs)
@@ -291,6 +167,7 @@ class ResponseStream:
         self._logprobs = logprobs
         self._next = 0
         self._open = False
+        self._items = 0
         slot = TextDeltaEvent(sse.SLOT_NUMBER, self._shots.item_id, sse.SLOT)
         self._text = sse.NumberedTemplate(sse.named(slot.type, slot))
 
@@ -308,23 +185,20 @@ class ResponseStream:
                 out.append(self._show("response.in_progress", self._shots.response("in_progress", [])))
             elif isinstance(event, Delta):
                 out.append(self._delta(event))
+            elif isinstance(event, Called):
+                if self._open:
+                    out.append(self._close_message("completed"))
+                out.append(self._call(event))
         return out[0] if len(out) == 1 else b"".join(out)
 
     def end(self) -> bytes:
-        shots = self._shots
-        status = "incomplete" if shots.cut else "completed"
-        part = shots.part()
-        out = [] if self._open else [self._add_item()]
-        text = TextDoneEvent(self._number(), shots.item_id, part.text, logprobs=part.logprobs)
-        out.append(sse.named(text.type, text))
-        for event in (
-            PartEvent("response.content_part.done", self._number(), shots.item_id, part),
-            ItemEvent("response.output_item.done", self._number(), shots.message(status)),
-        ):
-            out.append(sse.named(event.type, event))
-        whole = shots.whole()
-        self._done(whole)
-        out.append(self._show(f"response.{status}", whole))
+        status = "incomplete" if self._shots.cut else "completed"
+        out: list[bytes] = []
+        if not self._open and not self._items:
+            out.append(self._add_item())
+        if self._open:
+            out.append(self._close_message(status))
+        out.append(self._last(f"response.{status}", self._shots.whole()))
         return b"".join(out)
 
     def interrupt(self) -> bytes:
@@ -341,7 +215,7 @@ class ResponseStream:
 
     def fail(self, error: WireError) -> bytes:
         failure = ResponseFailure(_failure_code(error), _failure_message(error))
-        output = [self._shots.message("incomplete")] if self._open else []
+        output = self._shots.output("incomplete") if self._open or self._items else []
         return self._show("response.failed", self._shots.failed(output, failure))
 
     def _delta(self, delta: Delta) -> bytes:
@@ -353,8 +227,35 @@ class ResponseStream:
         event = TextDeltaEvent(self._number(), self._shots.item_id, delta.text, logprobs=chosen_tokens(delta.logprobs))
         return before + sse.named(event.type, event)
 
+    def _close_message(self, status: ItemStatus) -> bytes:
+        self._open = False
+        shots, part = self._shots, self._shots.part()
+        text = TextDoneEvent(self._number(), shots.item_id, part.text, logprobs=part.logprobs)
+        ended = PartEvent("response.content_part.done", self._number(), shots.item_id, part)
+        done = ItemEvent("response.output_item.done", self._number(), shots.message(status))
+        return b"".join(sse.named(event.type, event) for event in (text, ended, done))
+
+    def _call(self, called: Called) -> bytes:
+        index, self._items = self._items, self._items + 1
+        item = call_item(called)
+        added = ItemEvent("response.output_item.added", self._number(), call_item(called, "in_progress"), index)
+        custom = isinstance(item, OutputCustomCall)
+        kind = "response.custom_tool_call_input.delta" if custom else "response.function_call_arguments.delta"
+        delta = ArgumentsDeltaEvent(kind, self._number(), item.id, index, called.call.arguments)
+        events: list[ItemEvent | ArgumentsDeltaEvent | ArgumentsDoneEvent | InputDoneEvent] = [added, delta]
+        if called.whole:
+            number, text = self._number(), called.call.arguments
+            events.append(
+                InputDoneEvent(number, item.id, index, text)
+                if custom
+                else ArgumentsDoneEvent(number, item.id, index, item.name, text)
+            )
+        events.append(ItemEvent("response.output_item.done", self._number(), item, index))
+        return b"".join(sse.named(event.type, event) for event in events)
+
     def _add_item(self) -> bytes:
         self._open = True
+        self._items += 1
         item = ItemEvent("response.output_item.added", self._number(), self._shots.message("in_progress"))
         part = PartEvent("response.content_part.added", self._number(), self._shots.item_id, OutputTextPart(""))
         return sse.named(item.type, item) + sse.named(part.type, part)

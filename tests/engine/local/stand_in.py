@@ -239,6 +239,7 @@ def told(events: Sequence[EngineEvent]) -> Told:
             tokens.setdefault(event.choice, []).extend(event.token_ids)
             texts[event.choice] = texts.get(event.choice, "") + event.text
         else:
+            assert isinstance(event, ChoiceEnd)
             ends[event.choice] = event
     for choice, end in ends.items():
         assert end.completion_tokens == len(tokens.get(choice, ()))

@@ -194,8 +194,8 @@ def test_tools_in_the_templates_own_words_or_in_plain_ones(make: Make) -> None:
         '{"name": "run", "arguments": {"cmd": "ls"}}</tool_call>{2}\n{1}tool\na b!{2}\n{1}user\nx{2}\n'
     )
     assert shown(make(CHATML), prompt) == (
-        '{1}user\ngo{2}\n{1}assistant\n[tool call c1: run]\n{"cmd": "ls"}{2}\n'
-        "{1}user\n[tool output c1]\na b{2}\n{1}user\nx{2}\n{1}assistant\n"
+        '{1}user\ngo{2}\n{1}assistant\n<tool_call>\n{"name": "run", "arguments": {"cmd": "ls"}}\n</tool_call>{2}\n'
+        "{1}user\n<tool_response>\na b\n</tool_response>{2}\n{1}user\nx{2}\n{1}assistant\n"
     )
 
 

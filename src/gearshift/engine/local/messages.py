@@ -9,11 +9,13 @@ templates that ask for it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gearshift.conversation import Item, Message, Reasoning, ToolCall, ToolOutput
+from gearshift.conversation import Conversation, Item, Message, Reasoning, Tool, ToolCall, ToolOutput
+from gearshift.tools import BEGIN, described, told, written
 
 Guard = Callable[[str], str]
 """Marks text that is not the template's own (see `renderer.py`)."""
@@ -24,20 +26,22 @@ class Abilities:
     """What a template has words for, read off its source.
 
     Attributes:
-        tools: tool calls and tool outputs as such; else they are told in plain text.
+        tools: calls in the markup of `gearshift.tools`, and outputs; else these are told in plain text.
+        listed: the tools on offer; else they are told in the system message.
         reasoning: an assistant's `reasoning_content`; else reasoning is left out.
     """
 
     tools: bool
+    listed: bool
     reasoning: bool
 
 
 def abilities_of(source: str) -> Abilities:
     """What a template's source mentions."""
-    return Abilities(
-        tools="tool_calls" in source and any(f"{quote}tool{quote}" in source for quote in "'\""),
-        reasoning="reasoning_content" in source,
-    )
+    own = "tool_calls" in source and BEGIN in source and "<function=" not in source
+    tools = own and any(f"{quote}tool{quote}" in source for quote in "'\"")
+    listed = tools and re.search(r"\btools\b", source) is not None
+    return Abilities(tools, listed, reasoning="reasoning_content" in source)
 
 
 def messages_of(items: Sequence[Item], able: Abilities, guard: Guard) -> list[dict[str, Any]]:
@@ -71,9 +75,9 @@ def messages_of(items: Sequence[Item], able: Abilities, guard: Guard) -> list[di
 
 
 def _add_call(message: dict[str, Any], call: ToolCall, able: Abilities, guard: Guard) -> None:
-    if not able.tools:
-        told = guard(f"[tool call {call.call_id}: {call.name}]\n{call.arguments}")
-        message["content"] = f"{message['content']}\n{told}" if message["content"] else told
+    if not able.tools or call.kind == "custom":
+        said = guard(written(call))
+        message["content"] = f"{message['content']}\n{said}" if message["content"] else said
         return
     function = {"name": guard(call.name), "arguments": _arguments(call.arguments, guard)}
     entry = {"id": guard(call.call_id), "type": "function", "function": function}
@@ -83,7 +87,25 @@ def _add_call(message: dict[str, Any], call: ToolCall, able: Abilities, guard: G
 def _output(call_id: str, output: str, able: Abilities, guard: Guard) -> dict[str, Any]:
     if able.tools:
         return {"role": "tool", "tool_call_id": guard(call_id), "content": guard(output)}
-    return {"role": "user", "content": guard(f"[tool output {call_id}]\n{output}")}
+    return {"role": "user", "content": guard(f"<tool_response>\n{output}\n</tool_response>")}
+
+
+def tools_of(tools: Sequence[Tool], able: Abilities, guard: Guard) -> list[dict[str, Any]] | None:
+    """The tools as a template takes them; None when it has no words for them, or there are none."""
+    listed = [_guarded(described(tool), guard) for tool in tools if tool.kind == "function"]
+    return listed if able.listed and listed else None
+
+
+def with_tools_told(prompt: Conversation, able: Abilities) -> Sequence[Item]:
+    """The items, with those tools told in the first system message that the template has no words for."""
+    text = told([tool for tool in prompt.tools if tool.kind == "custom" or not able.listed])
+    if not text:
+        return prompt.items
+    match prompt.items:
+        case (Message("system" | "developer" as role, said), *others):
+            return [Message(role, f"{said}\n\n{text}"), *others]
+        case items:
+            return [Message("system", text), *items]
 
 
 def _arguments(text: str, guard: Guard) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 from gearshift.conversation import Conversation, Prompt, RawText, RawTokens
 from gearshift.engine.local.gguf import Gguf
-from gearshift.engine.local.messages import FORMS, Abilities, abilities_of, messages_of
+from gearshift.engine.local.messages import FORMS, Abilities, abilities_of, messages_of, tools_of, with_tools_told
 from gearshift.engine.local.template import ChatTemplate, TemplateRefusal
 from gearshift.engine.local.template_filters import TemplateProblem
 from gearshift.engine.local.tokenizer import Tokenizer, whole_text
@@ -50,8 +50,9 @@ class Renderer:
             self._template = ChatTemplate(source, texts) if source else None
         except TemplateProblem as error:
             raise gguf.bad(f"its chat template {error}") from None
-        self._able = abilities_of(source) if source else Abilities(tools=False, reasoning=False)
+        self._able = abilities_of(source) if source else Abilities(tools=False, listed=False, reasoning=False)
         self._structure, self._plain = tokenizer.literals_for(source)
+        _, self._own = tokenizer.literals_for("")
         firsts = "".join(sorted({re.escape(text[0]) for text in self._structure.texts if text}))
         # Behind the first visible character too: a token must not begin in the template and end in the content.
         self._openings = re.compile(rf"(?:\A\s*\S|[{firsts}])" if firsts else r"\A\s*\S")
@@ -94,8 +95,9 @@ class Renderer:
         return self._encoded(whole_text(text), after_special=True)
 
     def encode_behind(self, text: str) -> array[int]:
-        """Token ids of a text that goes on behind other text: no control tokens, no space in front."""
-        return self._encoded(whole_text(text), after_special=False)
+        """Token ids of a text that a model writes behind other text: no control tokens, no space in front, but the
+        vocabulary's own tokens such as `<tool_call>`."""
+        return array("i", self.tokenizer.encode_plain(whole_text(text), self._own, after_special=False))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; control tokens have none."""
@@ -115,19 +117,24 @@ class Renderer:
                 return at
         return 0
 
-    def _rendered(self, messages: list[dict[str, Any]], now: datetime) -> str:
+    def _rendered(
+        self, messages: list[dict[str, Any]], now: datetime, tools: list[dict[str, Any]] | None = None
+    ) -> str:
         assert self._template
-        return self._template.render(messages, now)
+        return self._template.render(messages, now, tools=tools)
 
     def _chat_parts(self, prompt: Conversation, now: datetime) -> list[str | int]:
         mark = _unused_character(prompt)
-        messages = messages_of(
-            prompt.items, self._able, lambda text: self._openings.sub(rf"\g<0>{mark}", whole_text(text))
-        )
+
+        def guard(text: str) -> str:
+            return self._openings.sub(rf"\g<0>{mark}", whole_text(text))
+
+        messages = messages_of(with_tools_told(prompt, self._able), self._able, guard)
+        tools = tools_of(prompt.tools, self._able, guard)
         text = ""
         for form in self._forms:
             try:
-                text = self._rendered(form(messages), now)
+                text = self._rendered(form(messages), now, tools)
                 break
             except TemplateRefusal as error:
                 if form is self._forms[-1]:
@@ -140,7 +147,7 @@ class Renderer:
     def _plain_parts(self, prompt: Conversation) -> list[str | int]:
         """The generic form, a stretch per message, so that earlier ones keep their ids when others follow."""
         parts: list[str | int] = []
-        for message in messages_of(prompt.items, self._able, whole_text):
+        for message in messages_of(with_tools_told(prompt, self._able), self._able, whole_text):
             space = " " if message["role"] == "assistant" and message["content"] else ""
             parts.append(f"{_NAMES[message['role']]}{space}{message['content']}\n\n")
         return [*parts, _NAMES["assistant"]]

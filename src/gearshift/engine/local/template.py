@@ -69,7 +69,13 @@ class ChatTemplate:
         finally:
             _running.reset(token)
 
-    def render(self, messages: Sequence[Mapping[str, Any]], now: datetime, answer: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        now: datetime,
+        answer: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
         """The prompt's text. `now` is what `strftime_now` shows; `answer` asks for the head of the answer too.
 
         Raises:
@@ -84,7 +90,7 @@ class ChatTemplate:
                 **self._names,
                 messages=messages,
                 add_generation_prompt=answer,
-                tools=None,
+                tools=tools,
                 documents=None,
                 strftime_now=_clock(now),
             ):

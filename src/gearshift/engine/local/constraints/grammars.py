@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from threading import Lock
+from typing import Any
 
 import llguidance
 
+from gearshift.conversation import Tool
+from gearshift.engine.local.constraints.calls import ANY_OBJECT, grammar_of_calls, offered
 from gearshift.engine.local.constraints.matcher import Matcher
-from gearshift.engine.protocol import Constraint, Grammar, InvalidGeneration, JsonObject, JsonSchema, Overloaded
+from gearshift.engine.protocol import Calls, Constraint, Grammar, InvalidGeneration, JsonObject, JsonSchema, Overloaded
 
 MOST_CHARACTERS = 128 * 1024
 """Longest schema or grammar: larger ones take seconds to compile."""
@@ -103,13 +106,19 @@ class Grammars:
 
     def compile(self, constraint: Constraint) -> Matcher:
         """The same on the calling thread. Raises InvalidGeneration."""
-        grammar = _grammar(constraint)
+        try:
+            grammar = _grammar(constraint)
+        except RecursionError:
+            raise InvalidGeneration(_said(constraint, "it is nested too deeply"), _param(constraint)) from None
         found = llguidance.LLMatcher(self._table(), grammar, log_level=0, limits=_LIMITS)
         matcher = Matcher(found, self._ends, len(self._pieces))
         if not matcher.problem:
             matcher.masks(())  # some problems show only when the first token is asked for
         if matcher.problem:
-            raise InvalidGeneration(_said(constraint, matcher.problem), "constraint")
+            if isinstance(constraint, Calls) and len(constraint.tools) > 1:
+                for tool in constraint.tools:  # find the one at fault
+                    self.compile(Calls((tool,), "required"))
+            raise InvalidGeneration(_said(constraint, matcher.problem), _param(constraint))
         return matcher
 
     def _table(self) -> llguidance.LLTokenizer:
@@ -128,49 +137,76 @@ class Grammars:
 
 
 def _grammar(constraint: Constraint) -> str:
+    _check_size(constraint)
     match constraint:
         case Grammar(lark):
-            _check_size(constraint, lark)
             return llguidance.LLMatcher.grammar_from_lark(lark)
-        case JsonObject():
-            return _json_grammar(constraint, '{"type":"object"}', strict=True)
-        case JsonSchema(schema, strict):
-            _check_size(constraint, schema)
-            return _json_grammar(constraint, schema, strict)
+        case JsonObject() | JsonSchema():
+            return json.dumps({"grammars": [_json_part(constraint)]})
+        case Calls(tools=tools, text=text):
+            if not tools:
+                raise InvalidGeneration("There are no tools to be called.", "tools")
+            parts = [_tool_part(tool) for tool in offered(constraint)]
+            return grammar_of_calls(constraint, None if text is None else _json_part(text), parts)
 
 
-def _json_grammar(constraint: Constraint, schema: str, strict: bool) -> str:
+def _tool_part(tool: Tool) -> dict[str, Any]:
+    if tool.kind == "custom":
+        return {"lark_grammar": tool.grammar} if tool.grammar else {}
+    part = _json_part(JsonSchema(tool.parameters or ANY_OBJECT, tool.strict))
+    part["json_schema"] = {"type": "object"} | part["json_schema"]
+    return part
+
+
+def _json_part(constraint: JsonSchema | JsonObject) -> dict[str, Any]:
+    schema = constraint if isinstance(constraint, JsonSchema) else JsonSchema(ANY_OBJECT)
     try:
-        value = json.loads(schema)
+        value: Any = json.loads(schema.schema)
     except (ValueError, RecursionError) as error:
         raise InvalidGeneration(_said(constraint, f"it is not JSON ({error})"), "constraint") from None
     if not isinstance(value, dict):
         raise InvalidGeneration(_said(constraint, "it is not a JSON object"), "constraint")
-    try:
-        return llguidance.LLMatcher.grammar_from_json_schema(
-            schema,
-            overrides={
-                "item_separator": ",",
-                "key_separator": ":",
-                "whitespace_flexible": True,
-                "whitespace_pattern": _WHITESPACE,
-                "coerce_one_of": not strict,
-                "lenient": not strict,
-            },
-        )
-    except ValueError as error:
-        raise InvalidGeneration(_said(constraint, str(error)), "constraint") from None
+    options: dict[str, Any] = {
+        "item_separator": ",",
+        "key_separator": ":",
+        "whitespace_flexible": True,
+        "whitespace_pattern": _WHITESPACE,
+        "coerce_one_of": not schema.strict,
+        "lenient": not schema.strict,
+    }
+    return {"json_schema": {**value, "x-guidance": options}}
 
 
-def _check_size(constraint: Constraint, text: str) -> None:
-    if len(text) > MOST_CHARACTERS:
+def _check_size(constraint: Constraint) -> None:
+    match constraint:
+        case Grammar(lark):
+            size = len(lark)
+        case JsonSchema(schema):
+            size = len(schema)
+        case JsonObject():
+            size = 0
+        case Calls(tools=tools):
+            size = sum(len(tool.name) + len(tool.parameters) + len(tool.grammar) for tool in tools)
+    if size > MOST_CHARACTERS:
         raise InvalidGeneration(
-            f"{_named(constraint)} has {len(text)} characters; at most {MOST_CHARACTERS} are supported.", "constraint"
+            f"{_named(constraint)} has {size} characters; at most {MOST_CHARACTERS} are supported.", _param(constraint)
         )
 
 
 def _named(constraint: Constraint) -> str:
-    return "The grammar" if isinstance(constraint, Grammar) else "The JSON schema"
+    match constraint:
+        case Grammar():
+            return "The grammar"
+        case JsonSchema() | JsonObject():
+            return "The JSON schema"
+        case Calls(tools=[tool]):
+            return f"The {'schema' if tool.kind == 'function' else 'grammar'} of the tool {tool.name!r}"
+        case Calls():
+            return "The description of all tools together"
+
+
+def _param(constraint: Constraint) -> str:
+    return "tools" if isinstance(constraint, Calls) else "constraint"
 
 
 def _said(constraint: Constraint, problem: str) -> str:
