@@ -47,8 +47,8 @@ async def examine(model: OpenModel, plan: Plan, progress: Progress, made: Callab
         DoesNotFit: too little memory.
         EngineFailure: an engine broke on the way.
     """
-    engine = serve([model], EngineOptions(threads=plan.threads))
-    small = serve([model], EngineOptions(threads=plan.threads, cache_tokens=SMALL_CACHE_TOKENS))
+    engine = serve([model], EngineOptions(threads=plan.threads, measured=False))
+    small = serve([model], EngineOptions(threads=plan.threads, cache_tokens=SMALL_CACHE_TOKENS, measured=False))
     try:
         entry, resident = engine.models()[0], engine.resident[0]
         windows = [SMALL_CACHE_TOKENS, *([entry.context_window] if plan.whole_window else [])]

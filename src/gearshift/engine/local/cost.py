@@ -152,6 +152,13 @@ class CostMeter:
         return StepCost(rising(sorted(points.items())), per_key)
 
 
+class SteadyMeter(CostMeter):
+    """Believes its curve whatever steps take, so that what is drafted does not depend on the machine's moment."""
+
+    def observe(self, rows: int, seconds: float, keys: int = 0) -> None:
+        """Nothing is learned from a step."""
+
+
 def _bucket_of(rows: int) -> int:
     """Upper ends are multiples of the tile, which is where a step becomes longer."""
     if rows <= _EXACT_ROWS:

@@ -16,6 +16,7 @@ from gearshift.catalog import GEARS, Gear, GearName, ModelEntry
 from gearshift.catalog.sources import SOURCES
 from gearshift.engine.local.batch import Batch, Chosen, Forward
 from gearshift.engine.local.constraints import Grammars
+from gearshift.engine.local.cost import SteadyMeter
 from gearshift.engine.local.download import Accept, model_path, refuse
 from gearshift.engine.local.engine import LocalEngine, Resident, ServedModel
 from gearshift.engine.local.gguf import Gguf
@@ -53,6 +54,8 @@ class EngineOptions:
         stall_s: while streams run, prompts are cut so that a step takes about this long at most.
         isa: path of the kernel; None takes GEARSHIFT_ISA, and without it the best one that the machine grants.
         gears: lookahead, share and seats of each gear.
+        measured: the scheduler goes by what steps really cost here; else by an assumed curve, for comparisons in which
+            the same drafts shall be tried on every machine.
     """
 
     max_streams: int = 64
@@ -63,6 +66,7 @@ class EngineOptions:
     stall_s: float = 0.1
     isa: str | None = None
     gears: Mapping[GearName, Gear] = field(default_factory=lambda: GEARS)
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,10 @@ def serve(opened: Sequence[OpenModel], options: EngineOptions) -> LocalEngine:
         vocabulary = model.vocabulary()
         forward = forward_of(model.kernel, cache, threads)
         lane = Lane(entry.id, forward, vocabulary, limits, gears=options.gears)
-        lane.warm_up()
+        if options.measured:
+            lane.warm_up()
+        else:
+            lane.meter = SteadyMeter()
         grammars = Grammars(vocabulary.pieces, vocabulary.ends, model.renderer.encode_behind)
         served.append(ServedModel(entry, model.sha256, _kernel.FORMAT_VERSION, model.renderer, lane, grammars))
         resident.append(
