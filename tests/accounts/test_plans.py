@@ -63,6 +63,16 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, why: str) -> None:
         read(tmp_path, text)
 
 
+def test_the_example_in_the_documentation(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "accounts.md").read_text(encoding="utf-8")
+    found = read(tmp_path, page.partition("```toml\n")[2].partition("```")[0])
+    assert [(tank.name, tank.kind) for tank in found.plans["team"].tanks] == [
+        ("main", "main"),
+        ("reserve", "overflow"),
+        ("fast", "separate"),
+    ]
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadPlans, match="cannot be read"):
         read_plans(tmp_path / "none.toml")

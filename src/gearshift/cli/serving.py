@@ -33,7 +33,7 @@ def serve(
     ] = 30,
     accept_terms: AcceptTerms = False,
 ) -> None:
-    """Serve models until a signal. GEARSHIFT_API_KEYS holds the keys that callers need, if any."""
+    """Serve models until a signal. Callers need a key of GEARSHIFT_API_KEYS or of an account, if there are any."""
     from gearshift.catalog.sources import DEFAULT_MODEL
     from gearshift.engine.local.download import DownloadFailed, UnknownModel
     from gearshift.engine.local.gguf_values import BadModelFile

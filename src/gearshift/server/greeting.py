@@ -21,7 +21,7 @@ class MemoryPart:
 def greeting(url: str, models: Sequence[ModelEntry], memory: Iterable[MemoryPart], *, keys: bool, took_s: float) -> str:
     """The whole message. `keys`: whether callers need one."""
     names = ", ".join(entry.id for entry in models)
-    who = "with one of GEARSHIFT_API_KEYS" if keys else "open to this machine, no key needed"
+    who = "with a key of GEARSHIFT_API_KEYS or of an account" if keys else "open to this machine, no key needed"
     return "\n".join(
         (
             f"Gearshift {__version__} serves {names} on {url} ({who}); ready after {took_s:.1f} s.",

@@ -86,7 +86,7 @@ def listen(address: Address, keys: KeyRing) -> socket.socket:
     if keys.open and not is_loopback(str(target[0])):
         raise CannotServe(
             f"Listening on {address.host or target[0]} would let every machine that can reach it use this server. Set "
-            "GEARSHIFT_API_KEYS to one or more keys first, or listen on 127.0.0.1."
+            "GEARSHIFT_API_KEYS to one or more keys first, make an account, or listen on 127.0.0.1."
         )
     listener = socket.socket(family, kind, protocol)
     try:
