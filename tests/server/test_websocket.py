@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gearshift.conversation import Conversation, Message
-from gearshift.server.limits import Limits
+from gearshift.server.limits import LIMITS, Limits
 from tests.scripted import WORDS, ScriptedEngine
 from tests.server.running import Running, running
 from tests.server.talking import Event, Talk, talking
@@ -360,3 +360,14 @@ def test_large_messages_are_compressed_and_small_ones_are_not(server: Running) -
         assert text_of(events) == TEXT
     assert {size >= 2048 for size, _ in sizes} == {True, False}
     assert all(compressed == (size >= 2048) for size, compressed in sizes)
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_a_frame_beyond_the_limit_closes_its_connection_alone(server: Running, compression: str | None) -> None:
+    with talking(server, compression=compression) as talk, talking(server) as other:
+        with pytest.raises(ConnectionClosed) as closed:
+            talk.ask("x" * LIMITS.frame_bytes)
+        # A peer that is still sending when its connection ends may not get to read why.
+        assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
+        assert text_of(other.ask()) == TEXT
+    assert len(server.engine.seen) == 1

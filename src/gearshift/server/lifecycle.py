@@ -144,7 +144,7 @@ def configuration(app: ASGIApp, drain_s: int) -> uvicorn.Config:
         app,
         http=HttpProtocol,
         ws=SocketProtocol,
-        ws_max_size=LIMITS.body_bytes,
+        ws_max_size=LIMITS.frame_bytes,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -16,6 +16,7 @@ class Limits:
         comment_s: between the comments that keep such a stream alive: proxies close what is silent for a minute.
         body_bytes: most bytes of one request: far more text than any window here takes.
         bodies_bytes: most bytes of all requests under way.
+        frame_bytes: most bytes of one request on a WebSocket, which arrives before it can be counted with the others.
         socket_s: how long a WebSocket stays; its client then opens another.
         sockets: most WebSockets at once; further clients are told to stay with HTTP.
         frames: most requests that wait on one WebSocket for the one before them.
@@ -26,6 +27,7 @@ class Limits:
     comment_s: float = 15.0
     body_bytes: int = 32 << 20
     bodies_bytes: int = 256 << 20
+    frame_bytes: int = 8 << 20
     socket_s: float = 3600.0
     sockets: int = 256
     frames: int = 4

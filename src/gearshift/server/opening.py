@@ -17,15 +17,18 @@ _HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 _COMMENT = b": waiting\n\n"
+_EVENT = b'data: {"type":"keepalive"}\n\n'
 
 
 class Opening:
     """The head of one stream, and comments until there is something to say."""
 
-    def __init__(self, client: Departure, headers: Headers, limits: Limits) -> None:
+    def __init__(self, client: Departure, headers: Headers, limits: Limits, *, codex: bool = False) -> None:
+        """codex: the client is Codex, which counts only events as signs of life, and ignores those it does not know."""
         self._done = False
         self._client = client
         self._headers = headers
+        self._sign = _EVENT if codex else _COMMENT
         self._comment_s = limits.comment_s
         self._waiting: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(limits.silent_s, self._wait)
@@ -48,7 +51,7 @@ class Opening:
     async def _comment(self) -> None:
         await self._head()
         while True:
-            await self._client.send({"type": "http.response.body", "body": _COMMENT, "more_body": True})
+            await self._client.send({"type": "http.response.body", "body": self._sign, "more_body": True})
             await asyncio.sleep(self._comment_s)
 
     async def _head(self) -> None:

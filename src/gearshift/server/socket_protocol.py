@@ -77,6 +77,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            # A refusal is an end of the handshake too: nothing is missing that would have to be reported.
+            self.handshake_complete = True
         if self._stopping and message["type"] == "websocket.close":
             # The peer's own farewell is not waited for: the server is on its way out.
             self.transport.close()

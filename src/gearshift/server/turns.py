@@ -66,16 +66,18 @@ class TurnEndpoint:
                     return
                 turns = repeating.named([Turn(asked, caller) for asked in request.asked()])
                 async with Departure(receive, repeating.send, self._limits.stalled_s) as departure:
-                    status = await self._serve(request, turns, departure, arrived)
+                    status = await self._serve(request, turns, departure, arrived, codex=_from_codex(scope))
         finally:
             self._metrics.answered(self._name, status)
 
-    async def _serve(self, request: Request, turns: Sequence[Turn], client: Departure, arrived: float) -> int:
+    async def _serve(
+        self, request: Request, turns: Sequence[Turn], client: Departure, arrived: float, *, codex: bool
+    ) -> int:
         """Run the turns of a request and write their answer; returns the status under which it counts."""
         headers = [(b"x-request-id", turns[0].id.encode())]
         journey = self._service.journey(turns[0]) if len(turns) == 1 else merged(self._service, turns)
         pace = Pace(self._metrics, arrived)
-        opening = Opening(client, headers, self._limits) if request.stream else None
+        opening = Opening(client, headers, self._limits, codex=codex) if request.stream else None
         answer: Answer | None = None
 
         def usage() -> Usage:
@@ -135,6 +137,10 @@ class Pace:
             self._metrics.first_token[turns[0].gear].observe(now - self._last)
         self._tokens = tokens
         self._last = now
+
+
+def _from_codex(scope: Scope) -> bool:
+    return any(name == b"x-codex-window-id" for name, _ in scope["headers"])
 
 
 def heading_of(turn: Turn, usage: Callable[[], Usage]) -> Heading:
