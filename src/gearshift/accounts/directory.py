@@ -121,7 +121,7 @@ class Directory:
 
     def __init__(self, database: Engine) -> None:
         self._database = database
-        self._seen = self._counts()
+        self._seen: tuple[int, int, int, int] = self._counts()
         self._known = self._read()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="directory", daemon=True)
