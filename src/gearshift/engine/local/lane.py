@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gearshift.catalog import GEARS, Gear, GearName
 from gearshift.engine.local.batch import Batch, Chosen, Forward, Seats, build
 from gearshift.engine.local.blocks import BlockPool, extend_chain
-from gearshift.engine.local.constraints import Matcher
 from gearshift.engine.local.cost import CostMeter
-from gearshift.engine.local.drafting import Draft, Drafter, RecentOutputs, TurnDrafts
+from gearshift.engine.local.lookahead import DrafterOf, Lookahead
 from gearshift.engine.local.mailbox import Failure
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
@@ -30,17 +29,13 @@ from gearshift.engine.local.scheduler import (
     schedule,
 )
 from gearshift.engine.local.sequence import Choice, Turn, Vocabulary
+from gearshift.engine.local.verification import Results
 from gearshift.engine.local.warmup import first_cost
-from gearshift.engine.protocol import EngineFailure, Overloaded, TokenLogprob
-
-DrafterOf = Callable[[Choice], Drafter]
-"""A drafter for a choice that may have drafts, made when it is first asked for one."""
+from gearshift.engine.protocol import EngineFailure, Overloaded
 
 _LEAST_CHUNK = 32
 _FIRST_CHUNK = 256
 """Rows of prompts beside running streams until steps were measured."""
-_FORCED_ODDS = 0.99
-"""A token that must follow is kept, unless the model cuts the same text into other tokens."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,37 +69,6 @@ class Timed:
     error: Exception | None = None
 
 
-class _Results:
-    """What a step chose, read off in the order of its rows."""
-
-    def __init__(self, chosen: Chosen, vocabulary: Vocabulary) -> None:
-        self._chosen = chosen
-        self._pieces = vocabulary.pieces
-        self._ids: list[int] = chosen.ids.tolist()
-        self._at = 0
-
-    def next(self, rows: int) -> tuple[int, list[int]]:
-        """The first of the next rows, and the token ids that they chose."""
-        first = self._at
-        self._at += rows
-        return first, self._ids[first : self._at]
-
-    def logprob(self, row: int, wanted: int) -> TokenLogprob:
-        """The log-probability of a row's token, with so many alternatives."""
-        chosen, pieces, token = self._chosen, self._pieces, self._ids[row]
-        ids: list[int] = chosen.top_ids[row, :wanted].tolist()
-        logprobs: list[float] = chosen.top_logprobs[row, :wanted].tolist()
-        top = tuple(TokenLogprob(i, pieces[i], p) for i, p in zip(ids, logprobs, strict=True) if i >= 0)
-        return TokenLogprob(token, pieces[token], float(chosen.logprobs[row]), top)
-
-
-def _fitted(draft: Draft, matcher: Matcher, most: int) -> tuple[Draft, bool]:
-    """A draft as far as a grammar allows it, or what the grammar forces if that is longer; and whether it is the first:
-    a token that is forbidden needs no row, since the mask of its place would refuse it anyway."""
-    fits, forced = draft.tokens[: matcher.fitting(draft.tokens)], matcher.forced()[:most]
-    return (Draft(fits, draft.odds), True) if len(fits) >= len(forced) else (Draft(forced, _FORCED_ODDS), False)
-
-
 class Lane:
     """The sequences of one model and what they hold."""
 
@@ -128,8 +92,7 @@ class Lane:
         self.seats = Seats(limits.seats, limits.context, len(vocabulary.pieces))
         self.meter = CostMeter()
         self._forward = forward
-        self._drafter_of = drafter_of or self._drafter
-        self._recent = RecentOutputs()
+        self._lookahead = Lookahead(drafter_of)
         self.gears = gears
         self._gear_seats = {gear.rank: gear.seats for gear in gears.values()}
         self._balance = Balance()
@@ -210,7 +173,7 @@ class Lane:
         while True:
             self._admit()
             self._attach()
-            self._draft()
+            self._lookahead.draft(self.seated)
             limits = Limits(self.limits.rows, self._chunk)
             step = schedule(self.seated, limits, self.pool.free, self._cost, self._balance)
             if step.preempt is None:
@@ -250,30 +213,6 @@ class Lane:
                 choice.computed += BLOCK_TOKENS
             if not choice.waits:
                 self.pool.promise(choice.digests[choice.held : choice.findable], choice.number, choice.rank)
-
-    def _draft(self) -> None:
-        """Ask for a draft where a gear pays for the rows, once for every state of a sequence."""
-        for choice in self.seated:
-            if choice.lookahead == 1 or choice.drafted_at == choice.wanted:
-                continue
-            if choice.drafter is None:
-                choice.drafter = self._drafter_of(choice)
-            most = min(choice.lookahead, choice.turn.limit - choice.produced) - 1
-            if choice.wanted - choice.computed > 1:  # still a prompt: nothing to draft, but something to prepare
-                choice.drafter.propose(0)
-                continue
-            draft = choice.drafter.propose(most)
-            if choice.matcher is not None and most > 0:
-                draft, choice.guessed = _fitted(draft, choice.matcher, most)
-            choice.draft, choice.drafts, choice.odds = draft.tokens, len(draft.tokens), draft.odds
-            choice.drafted_at = choice.wanted
-
-    def _drafter(self, choice: Choice) -> Drafter:
-        turn = choice.turn
-        recent = self._recent.view(turn.scope) if turn.drafts == "warm" else None
-        drafter = TurnDrafts(turn.prompt, turn.prediction, recent)
-        drafter.append(choice.tokens[len(turn.prompt) :])
-        return drafter
 
     def _hold(self, choice: Choice, block: int) -> None:
         self.seats.tables[choice.seat, choice.held] = block
@@ -324,7 +263,7 @@ class Lane:
         step = timed.step
         self.meter.observe(step.rows, timed.seconds, step.keys)
         self._cost = self.meter.cost()
-        results = _Results(timed.chosen, self.vocabulary)
+        results = Results(timed.chosen, self.vocabulary)
         told: dict[Turn, None] = {}
         for choice, rows in step.streams:
             told[choice.turn] = None
@@ -348,19 +287,15 @@ class Lane:
             self._chunk = self._cost.rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
         return told
 
-    def _verify(self, choice: Choice, rows: int, results: _Results, before: int | None = None) -> None:
+    def _verify(self, choice: Choice, rows: int, results: Results, before: int | None = None) -> None:
         """Take the tokens that a sequence chose in its `rows` rows, as far as its drafts were what it would have
         chosen. Only their positions count as computed, from `before` on; what a wrong draft left in the cache is
         overwritten by the next step."""
         turn = choice.turn
         before = choice.computed if before is None else before
-        first, ids = results.next(rows)
+        first, ids = results.take(rows, choice.draft)
         if turn.cancelled:  # another choice of this turn failed in this very step
             return
-        taken = 1
-        while taken < rows and choice.draft[taken - 1] == ids[taken - 1]:
-            taken += 1
-        ids = ids[:taken]
         if min(ids) < 0:
             at = choice.computed + next(i for i, token in enumerate(ids) if token < 0)
             problem = choice.matcher.problem if choice.matcher is not None else ""
@@ -368,18 +303,13 @@ class Lane:
             self.fail(turn, EngineFailure(f"model {self.name} chose no token at position {at}: {failure}"))
             return
         wanted = turn.sampling.logprobs
-        logprobs = () if wanted is None else [results.logprob(first + i, wanted) for i in range(taken)]
+        logprobs = () if wanted is None else [results.logprob(first + i, wanted) for i in range(len(ids))]
         taken = choice.accept(ids, logprobs, rows)
         choice.computed += taken
-        if choice.drafter is not None:
-            if choice.guessed:
-                choice.drafter.learn(rows - 1, taken - 1)
-            choice.drafter.append(ids[:taken])
+        self._lookahead.verified(choice, rows, ids[:taken])
         if choice.computed // BLOCK_TOKENS > before // BLOCK_TOKENS:
             self._publish(choice, before)
         if choice.reason is not None:
-            if turn.drafts == "warm":
-                self._recent.add(turn.scope, choice.tokens[len(turn.prompt) :])
             self._leave(choice)
 
     def _begin(self, choice: Choice) -> None:
