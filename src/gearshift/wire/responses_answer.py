@@ -94,9 +94,11 @@ class _Snapshots:
         return self.response("completed", self.output("completed"), usage, completed_at=int(time.time()))
 
     def interrupted(self) -> ResponseObject:
-        """The response of a turn that its client stopped: what it had begun to say is discarded."""
+        """The response of a turn that its client stopped: what it had begun to say is discarded, items that were whole
+        stay, since the client has them."""
+        output = [item for item in self.output("completed") if item.status == "completed"] if self.choice.calls else []
         details = IncompleteDetails("interrupted")
-        return self.response("incomplete", [], self._heading.usage(), incomplete_details=details)
+        return self.response("incomplete", output, self._heading.usage(), incomplete_details=details)
 
     def empty(self) -> ResponseObject:
         """A response that was not to say anything."""
