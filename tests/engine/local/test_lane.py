@@ -40,7 +40,10 @@ def still(lane: Lane) -> Lane:
 def run_step(lane: Lane) -> set[Turn]:
     step = lane.schedule()
     assert step.rows, "nothing to run"
-    return set(lane.commit(lane.run(step)))
+    timed = lane.run(step)
+    told_now = set(lane.commit(timed))
+    lane.note(timed, timed.seconds)
+    return told_now
 
 
 def run(lane: Lane) -> None:

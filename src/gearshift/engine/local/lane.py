@@ -60,9 +60,10 @@ class LaneLimits:
 
 @dataclass(slots=True)
 class Timed:
-    """A step with the time it took."""
+    """A step with the time it took in the kernel, and the positions that its rows attended to."""
 
     step: Step[Choice]
+    keys: int
     batch: Batch
     chosen: Chosen | None
     seconds: float
@@ -246,13 +247,13 @@ class Lane:
             for choice, rows in grants:
                 while choice.held * BLOCK_TOKENS < choice.computed + rows:
                     self._hold(choice, self.pool.take())
-        batch = build(step, self.seats)
+        batch, keys = build(step, self.seats), step.keys
         start = time.perf_counter()
         try:
             chosen = self._forward(batch)
         except Exception as error:
-            return Timed(step, batch, None, time.perf_counter() - start, error)
-        return Timed(step, batch, chosen, time.perf_counter() - start)
+            return Timed(step, keys, batch, None, time.perf_counter() - start, error)
+        return Timed(step, keys, batch, chosen, time.perf_counter() - start)
 
     # --- commit ---
 
@@ -261,8 +262,6 @@ class Lane:
         if timed.chosen is None:
             return self._fail_step(timed)
         step = timed.step
-        self.meter.observe(step.rows, timed.seconds, step.keys)
-        self._cost = self.meter.cost()
         results = Results(timed.chosen, self.vocabulary)
         told: dict[Turn, None] = {}
         for choice, rows in step.streams:
@@ -283,9 +282,16 @@ class Lane:
             else:
                 choice.computed += rows
                 self._publish(choice, choice.computed - rows)
-        if step.prompts:
-            self._chunk = self._cost.rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
         return told
+
+    def note(self, timed: Timed, seconds: float) -> None:
+        """A step took so long, from its schedule to the last event that it sent: that is what its rows cost."""
+        if timed.chosen is None:
+            return
+        self.meter.observe(timed.step.rows, seconds, timed.keys)
+        self._cost = self.meter.cost()
+        if timed.step.prompts:
+            self._chunk = self._cost.rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
 
     def _verify(self, choice: Choice, rows: int, results: Results, before: int | None = None) -> None:
         """Take the tokens that a sequence chose in its `rows` rows, as far as its drafts were what it would have
