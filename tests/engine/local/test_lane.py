@@ -40,10 +40,7 @@ def still(lane: Lane) -> Lane:
 def run_step(lane: Lane) -> set[Turn]:
     step = lane.schedule()
     assert step.rows, "nothing to run"
-    timed = lane.run(step)
-    told_now = set(lane.commit(timed))
-    lane.note(timed, timed.seconds)
-    return told_now
+    return set(lane.commit(lane.run(step)))
 
 
 def run(lane: Lane) -> None:

@@ -60,10 +60,9 @@ class LaneLimits:
 
 @dataclass(slots=True)
 class Timed:
-    """A step with the time it took in the kernel, and the positions that its rows attended to."""
+    """A step with the time it took."""
 
     step: Step[Choice]
-    keys: int
     batch: Batch
     chosen: Chosen | None
     seconds: float
@@ -247,13 +246,13 @@ class Lane:
             for choice, rows in grants:
                 while choice.held * BLOCK_TOKENS < choice.computed + rows:
                     self._hold(choice, self.pool.take())
-        batch, keys = build(step, self.seats), step.keys
+        batch = build(step, self.seats)
         start = time.perf_counter()
         try:
             chosen = self._forward(batch)
         except Exception as error:
-            return Timed(step, keys, batch, None, time.perf_counter() - start, error)
-        return Timed(step, keys, batch, chosen, time.perf_counter() - start)
+            return Timed(step, batch, None, time.perf_counter() - start, error)
+        return Timed(step, batch, chosen, time.perf_counter() - start)
 
     # --- commit ---
 
@@ -262,6 +261,8 @@ class Lane:
         if timed.chosen is None:
             return self._fail_step(timed)
         step = timed.step
+        self.meter.observe(step.rows, timed.seconds, step.keys)
+        self._cost = self.meter.cost()
         results = Results(timed.chosen, self.vocabulary)
         told: dict[Turn, None] = {}
         for choice, rows in step.streams:
@@ -282,16 +283,9 @@ class Lane:
             else:
                 choice.computed += rows
                 self._publish(choice, choice.computed - rows)
-        return told
-
-    def note(self, timed: Timed, seconds: float) -> None:
-        """A step took so long, from its schedule to the last event that it sent: that is what its rows cost."""
-        if timed.chosen is None:
-            return
-        self.meter.observe(timed.step.rows, seconds, timed.keys)
-        self._cost = self.meter.cost()
-        if timed.step.prompts:
+        if step.prompts:
             self._chunk = self._cost.rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
+        return told
 
     def _verify(self, choice: Choice, rows: int, results: Results, before: int | None = None) -> None:
         """Take the tokens that a sequence chose in its `rows` rows, as far as its drafts were what it would have

@@ -110,14 +110,12 @@ class Loop:
                 for lane in self._lanes:
                     if lane.waiting and (late := lane.expire(now)):
                         self._emit(late)
-                    began = time.perf_counter()
                     step = lane.schedule()
                     if step.rows:
                         timed = lane.run(step)
                         told = lane.commit(timed)
                         self._count(timed)
                         self._emit(told)
-                        lane.note(timed, time.perf_counter() - began)
             self._fail_all("the engine was closed")
         except Exception as error:
             _log.exception("the engine's loop broke")
