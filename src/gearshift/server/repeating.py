@@ -104,7 +104,8 @@ class Repeating:
         assert self.claim is not None and self._repeats is not None, "only what has a key is recorded"
         kept = self._repeats.finish(self.claim, Kept(self._content_type, b"".join(self._parts)))
         try:
-            await asyncio.wait_for(kept, _PATIENCE_S)
+            async with asyncio.timeout(_PATIENCE_S):
+                await kept
         except Exception:
             _log.exception("an answer could not be kept; asked for again, it is generated again")
 

@@ -96,7 +96,8 @@ class Grammars:
         await asyncio.get_running_loop().run_in_executor(self._worker, self._table)
         future = self._worker.submit(self.compile, constraint)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                return await asyncio.shield(asyncio.wrap_future(future))
         except TimeoutError:
             if future.cancel():
                 raise Overloaded("Other schemas are being compiled; try again later.", PATIENCE_S) from None
