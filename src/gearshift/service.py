@@ -20,9 +20,9 @@ from gearshift.catalog import GearName, ModelEntry
 from gearshift.conversation import Prompt
 from gearshift.engine.calls import reader_of
 from gearshift.engine.protocol import (
-    Called,
     ChoiceEnd,
     Constraint,
+    Delta,
     Drafts,
     Engine,
     EngineEvent,
@@ -107,19 +107,20 @@ class Turn:
         for event in batch:
             if isinstance(event, Started):
                 self.started = event
-                continue
-            if isinstance(event, Called):
-                continue
-            choice = self._choices.get(event.choice)
-            if choice is None:
-                choice = self._choices[event.choice] = _Count()
-            if isinstance(event, ChoiceEnd):
-                choice.end = event
-            elif tokens := len(event.token_ids):
+            elif isinstance(event, ChoiceEnd):
+                self._choice(event.choice).end = event
+            elif isinstance(event, Delta) and (tokens := len(event.token_ids)):
+                choice = self._choice(event.choice)
                 self.produced += tokens
                 choice.tokens += tokens
                 choice.steps += 1
                 choice.kept += event.kept
+
+    def _choice(self, index: int) -> _Count:
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _Count()
+        return choice
 
     @property
     def gear(self) -> GearName:

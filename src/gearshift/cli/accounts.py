@@ -72,8 +72,8 @@ def list_all() -> None:
 
     with accounts_database() as database:
         for account in list_accounts(database):
-            state = "" if account.disabled is None else f"  disabled {_moment(account.disabled)}"
-            print(f"{account.name}  {account.plan or 'no limits'}  since {_moment(account.created)}{state}")
+            state = "" if account.disabled is None else f"  disabled {moment(account.disabled)}"
+            print(f"{account.name}  {account.plan or 'no limits'}  since {moment(account.created)}{state}")
 
 
 @app.command("show")
@@ -121,8 +121,9 @@ def _left(window: WindowState) -> str:
     left = f"{window.balance / MICRO:,.2f} of {window.credits / MICRO:,.2f} credits left"
     if window.ends is None:
         return f"{left}, full"
-    return f"{left}, refills {_moment(window.ends)}"
+    return f"{left}, refills {moment(window.ends)}"
 
 
-def _moment(unix_s: int) -> str:
+def moment(unix_s: int) -> str:
+    """A time as commands show it, in the zone of this machine."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(unix_s))

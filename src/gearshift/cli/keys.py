@@ -6,7 +6,7 @@ import time
 
 import typer
 
-from gearshift.cli.accounts import accounts_database
+from gearshift.cli.accounts import accounts_database, moment
 
 app = typer.Typer(help="Keys of accounts; only their hashes are kept.", no_args_is_help=True)
 
@@ -27,8 +27,10 @@ def list_all() -> None:
 
     with accounts_database() as database:
         for key in list_keys(database):
-            made = time.strftime("%Y-%m-%d %H:%M", time.localtime(key.created))
-            print(f"{key.prefix}  {key.account}  since {made}" + ("" if key.revoked is None else "  revoked"))
+            print(
+                f"{key.prefix}  {key.account}  since {moment(key.created)}"
+                + ("" if key.revoked is None else "  revoked")
+            )
 
 
 @app.command("revoke")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from starlette.types import Send
@@ -14,6 +14,11 @@ JSON = (b"content-type", b"application/json")
 Headers = Iterable[tuple[bytes, bytes]]
 
 
+def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as they go over the wire."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
 async def send_json(send: Send, value: object, *, status: int = 200, headers: Headers = ()) -> None:
     """A value as JSON."""
     await send_bytes(send, msgspec.json.encode(value), status=status, headers=(JSON, *headers))
@@ -21,7 +26,7 @@ async def send_json(send: Send, value: object, *, status: int = 200, headers: He
 
 async def send_error(send: Send, error: WireError, *, headers: Headers = ()) -> None:
     """An error object with its status and headers."""
-    own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
+    own = encoded(error.headers)
     await send_bytes(send, error.body(), status=error.status, headers=(JSON, *own, *headers))
 
 

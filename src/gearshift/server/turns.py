@@ -13,7 +13,7 @@ from contextlib import aclosing
 from starlette.types import Receive, Scope, Send
 
 from gearshift.caller import Caller, Usage
-from gearshift.server.answers import JSON, Headers, send_bytes, send_error
+from gearshift.server.answers import JSON, Headers, encoded, send_bytes, send_error
 from gearshift.server.body import Bodies, ClientLeft, read_json_body
 from gearshift.server.departure import Departure
 from gearshift.server.limits import Limits
@@ -153,8 +153,7 @@ def _limits(turn: Turn) -> Headers:
     """The state of the tank that a metered turn draws from, and of the others."""
     if turn.booking is None:
         return []
-    found = limit_headers(turn.booking.granted, time.time())
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in found.items()]
+    return encoded(limit_headers(turn.booking.granted, time.time()))
 
 
 def problem_of(error: BaseException, names: Mapping[str, str]) -> WireError:

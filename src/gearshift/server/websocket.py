@@ -8,7 +8,7 @@ import asyncio
 
 from starlette.types import Receive, Scope, Send
 
-from gearshift.server.answers import JSON
+from gearshift.server.answers import JSON, encoded
 from gearshift.server.body import Bodies
 from gearshift.server.conversing import Conversing
 from gearshift.server.limits import Limits
@@ -60,6 +60,6 @@ class ResponsesSocket:
 
 
 async def _deny(send: Send, error: WireError) -> None:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
-    await send({"type": "websocket.http.response.start", "status": error.status, "headers": [JSON, *headers]})
+    headers = [JSON, *encoded(error.headers)]
+    await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": error.body()})

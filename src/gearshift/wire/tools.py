@@ -140,10 +140,12 @@ def served_tools(raw: Sequence[Raw]) -> list[ResponseTool]:
     """The tools that are served, in the order of a response request. Those of other types are run by the server that
     offers them, and agents list them always: here they are left out, and the response shows which were taken."""
     found: list[ResponseTool] = []
+    seen: set[bytes] = set()
     for index, one in enumerate(raw):
         path = f"tools[{index}]"
-        if bytes(one) in map(bytes, raw[:index]):
+        if (text := bytes(one)) in seen:
             raise invalid("The same tool is there twice; leave one of them out.", path)
+        seen.add(text)
         if decoder := _served.get(decode(_typed, one, path).type):
             found.append(decode(decoder, one, path))
     return found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gearshift.engine.local.constraints import Mask, mask_words
 from gearshift.engine.local.scheduler import Step, blocks_for
-from gearshift.engine.local.sequence import Choice
+from gearshift.engine.local.sequence import Choice, Counts
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -83,7 +83,7 @@ class Seats:
             self._gathered_for, self._gathered = choices[:], self._gather(choices)
         arguments = self._gathered
         if any(c.counts is not None for c in choices):
-            offsets, ids, values = _sparse_rows([_counts(c, n) for c, n in zip(choices, places, strict=True)])
+            offsets, ids, values = _sparse_rows(_counts(choices, places))
             arguments = {**arguments, "count_offsets": offsets, "count_ids": ids, "count_values": values}
         if any(c.matcher is not None for c in choices):
             index, masks = _masks(choices, places)
@@ -113,14 +113,22 @@ _NO_COUNTS: tuple[Ints, Ints] = (np.zeros(0, np.int32), np.zeros(0, np.int32))
 _NO_BIASES: tuple[Ints, Floats] = (np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
-def _counts(choice: Choice, drafted: int) -> tuple[Ints, Ints]:
-    """Copies: an array that lends its memory could not grow."""
-    counts = choice.counts
-    if counts is None:
-        return _NO_COUNTS
-    if drafted:
-        counts = counts.after(choice.draft[:drafted])
-    return np.array(counts.ids, np.int32), np.array(counts.values, np.int32)
+def _counts(choices: Sequence[Choice], places: Sequence[int]) -> list[tuple[Ints, Ints]]:
+    """The counts of every row: those of its sequence, and of the drafts before it."""
+    rows: list[tuple[Ints, Ints]] = []
+    counts: Counts | None = None
+    for choice, place in zip(choices, places, strict=True):
+        if choice.counts is None:
+            rows.append(_NO_COUNTS)
+            continue
+        if place == 0 or counts is None:
+            counts = choice.counts
+        else:
+            counts = counts.copy() if place == 1 else counts
+            counts.add(choice.draft[place - 1])
+        # Copies: an array that lends its memory could not grow.
+        rows.append((np.array(counts.ids, np.int32), np.array(counts.values, np.int32)))
+    return rows
 
 
 def _masks(choices: Sequence[Choice], places: Sequence[int]) -> tuple[Ints, NDArray[np.uint32]]:

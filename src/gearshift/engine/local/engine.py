@@ -145,6 +145,15 @@ class LocalEngine:
             return await asyncio.to_thread(model.renderer.encode, prompt)
         return model.renderer.encode(prompt)
 
+    async def _predicted(self, model: ServedModel, generation: Generation) -> Sequence[int]:
+        """Token ids of the prediction; none where the turn will not draft."""
+        text = generation.prediction
+        if not text or generation.drafts == "off" or model.lane.gears[generation.gear].lookahead == 1:
+            return ()
+        if len(text) > _INLINE_CHARACTERS:
+            return await asyncio.to_thread(model.renderer.encode_plain, text)
+        return model.renderer.encode_plain(text)
+
     async def _prepare(self, model: ServedModel, generation: Generation) -> Turn:
         """The turn as the loop takes it. Raises InvalidGeneration and ContextOverflow."""
         vocab = len(model.lane.vocabulary.pieces)
@@ -171,7 +180,7 @@ class LocalEngine:
             gear_fallback=generation.gear_fallback,
             scope=generation.caller.cache_scope,
             drafts=generation.drafts,
-            prediction=model.renderer.encode_plain(generation.prediction) if generation.prediction else (),
+            prediction=await self._predicted(model, generation),
             matcher=matcher,
             vocabulary=model.lane.vocabulary,
             mailbox=Mailbox(asyncio.get_running_loop()),

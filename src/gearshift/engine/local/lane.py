@@ -20,6 +20,7 @@ from gearshift.engine.local.lookahead import DrafterOf, Lookahead
 from gearshift.engine.local.mailbox import Failure
 from gearshift.engine.local.scheduler import (
     BLOCK_TOKENS,
+    LEAST_CHUNK,
     Balance,
     Limits,
     Step,
@@ -33,7 +34,6 @@ from gearshift.engine.local.verification import Results
 from gearshift.engine.local.warmup import first_cost
 from gearshift.engine.protocol import EngineFailure, Overloaded
 
-_LEAST_CHUNK = 32
 _FIRST_CHUNK = 256
 """Rows of prompts beside running streams until steps were measured."""
 _log = logging.getLogger(__name__)
@@ -284,7 +284,7 @@ class Lane:
                 choice.computed += rows
                 self._publish(choice, choice.computed - rows)
         if step.prompts:
-            self._chunk = self._cost.rows_within(self.limits.stall_s, _LEAST_CHUNK, self.limits.rows)
+            self._chunk = self._cost.rows_within(self.limits.stall_s, LEAST_CHUNK, self.limits.rows)
         return told
 
     def _verify(self, choice: Choice, rows: int, results: Results, before: int | None = None) -> None:

@@ -120,13 +120,11 @@ class Counts:
         """The answer holds this token once more."""
         self.values[self._slot(token)] += 1
 
-    def after(self, draft: Sequence[int]) -> Counts:
-        """A copy in which the answer also holds `draft`."""
-        copy = Counts(())
-        copy.ids, copy.values, copy._slot_of = self.ids[:], self.values[:], self._slot_of.copy()
-        for token in draft:
-            copy.add(token)
-        return copy
+    def copy(self) -> Counts:
+        """The same counts, to go on from."""
+        twin = Counts(())
+        twin.ids, twin.values, twin._slot_of = self.ids[:], self.values[:], self._slot_of.copy()
+        return twin
 
     def _slot(self, token: int) -> int:
         slot = self._slot_of.get(token)
