@@ -5,6 +5,7 @@ so that a failure can be repeated. `make test-long` sets GEARSHIFT_TEST_SEED=ran
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("random" if os.environ.get("GEARSHIFT_TEST_SEED") == "random" else "fixed")
+
+# A job in the background of a script is started deaf to Ctrl-C, and so are its children: the tests of it need ears.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
